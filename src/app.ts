@@ -69,7 +69,7 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
   try {
     const tenantSchema = await migratePlatform(db, log);
     await addVectorExtension(db, log);
-    const invalidations = await Invalidations.open(broker, log);
+    const invalidations = await Invalidations.open(broker, log, config.redisUrl === null ? null : db);
     const { smtpUrl, mailFrom: from, dataDir } = config;
     const mail = new Mail({ smtpUrl, from, dataDir, log });
     const metrics = new Metrics();
@@ -113,7 +113,7 @@ export async function runDry<T>(
   call: (dry: App, dryRun: DryRun) => Promise<T>,
 ): Promise<{ result: T; dryRun: DryRun }> {
   const broker = new AskingBroker(app.log, app.broker);
-  const invalidations = await Invalidations.open(broker, app.log);
+  const invalidations = await Invalidations.open(broker, app.log, null);
   let done: { result: T } | undefined;
   const work = async (tx: Transaction): Promise<never> => {
     const db = dryDatabase(app.db, tx, dryRun);
@@ -176,6 +176,7 @@ export async function closeApp(app: App): Promise<void> {
   app.stopMeasuring();
   await app.mail.close();
   await app.lastUsed.close();
+  await app.invalidations.close();
   await app.broker.close();
   await app.db.close();
   await app.tracing?.close();

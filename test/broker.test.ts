@@ -426,19 +426,21 @@ function describeRedis(server: PrivateRedis): void {
       expect(await retryWhileDown(() => one.read(new Map([['s', '0-0']]), 60_000, 10))).toHaveLength(1);
     });
 
-    test('while Redis hangs calls fail with 503 within 5 s; after it wakes they work and subscribers are notified', async () => {
+    test('while Redis hangs calls fail with 503 within 5 s; after it wakes they work and subscribers get what was published, or are notified', async () => {
       const one = broker(server.url);
       await one.ping();
       let resets = 0;
-      await one.subscribe('a', () => {});
+      let received = 0;
+      await one.subscribe('a', () => received++);
       one.onReset(() => resets++);
       server.freeze();
       const hung = one.ping().catch((error) => error);
-      expect(await within(5_000, hung)).toMatchObject({ status: 503 });
+      const published = one.publish('a', 'x').catch((error) => error);
+      expect(await within(5_000, Promise.all([hung, published]))).toMatchObject([{ status: 503 }, { status: 503 }]);
       await until(() => !one.connected());
       server.thaw();
       await retryWhileDown(() => one.ping());
-      await until(() => one.connected() && resets > 0);
+      await until(() => one.connected() && resets + received > 0);
     });
   });
 }

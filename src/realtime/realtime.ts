@@ -16,7 +16,7 @@ import { UnauthenticatedSockets } from './unauthenticated-sockets.ts';
 import { WaitingBytes } from './waiting-bytes.ts';
 
 /** How often access is checked without an invalidation: keys expire, and invalidations may get lost. */
-const REFRESH_MS = 500;
+const REFRESH_MS = 300;
 
 interface OpenTenant {
   connections: TenantConnections;

@@ -1,11 +1,14 @@
 // Cache invalidation across processes: a change to a tenant, credential, role or definition is
 // published by topic and keys, and every process drops its cached copy of these alone, so that a tenant that changes itself
-// without end costs others nothing. After an outage of the broker, listeners get null: any key of the topic may have
-// changed. Without a broker, a cache is stale for LIMITS.cacheStaleMs at most.
+// without end costs others nothing. After an outage of the broker, or when a process could not publish, listeners get null: any
+// key of the topic may have changed. Without a broker, a cache is stale for LIMITS.cacheStaleMs at most.
 import type { Broker } from './broker/broker.ts';
 import { Cache, type CachedBytes } from './cache.ts';
 import { giveWay } from './event-loop.ts';
 import type { Log } from './log.ts';
+import { MissedAnnouncements } from './missed-announcements.ts';
+import type { Queries } from './sql.ts';
+import { within } from './within.ts';
 
 /**
  * Keys: the tenant id for `tenant`, `catalog`, `role` and `webhook`, what a tenant is found by for `name` (tenants.ts), the
@@ -29,22 +32,36 @@ type Listener = (keys: readonly string[] | null, tenantId: string | null) => voi
 const CHANNEL = 'changes';
 /** Keys of one message: a change may end tens of thousands of credentials. */
 const KEYS_PER_MESSAGE = 500;
+/** A message that the broker has not taken by then, in milliseconds, is announced through the database. */
+const PUBLISH_MS = 400;
 
 export class Invalidations {
   readonly #listeners = new Map<Topic, Set<Listener>>();
+  #missed: MissedAnnouncements | null = null;
 
   private constructor(
     private readonly broker: Broker,
     private readonly log: Log,
   ) {}
 
-  static async open(broker: Broker, log: Log): Promise<Invalidations> {
+  /** `shared`: the database that other processes use too; null when there are none. */
+  static async open(broker: Broker, log: Log, shared: Queries | null): Promise<Invalidations> {
     const invalidations = new Invalidations(broker, log);
-    broker.onReset(() => {
+    const onMissed = (): void => {
       for (const topic of invalidations.#listeners.keys()) invalidations.#notify(topic, null, null);
-    });
+    };
+    broker.onReset(onMissed);
     await broker.subscribe(CHANNEL, (message) => invalidations.#receive(message));
+    if (shared !== null) {
+      invalidations.#missed = new MissedAnnouncements(shared, log, onMissed);
+      // Of a process that was killed before it announced what it had committed.
+      await invalidations.#missed.count();
+    }
     return invalidations;
+  }
+
+  async close(): Promise<void> {
+    await this.#missed?.close();
   }
 
   on(topic: Topic, listener: Listener): void {
@@ -83,12 +100,12 @@ export class Invalidations {
 
   async #publish(topic: Topic, keys: readonly string[], tenantId: string | null): Promise<void> {
     this.#notify(topic, keys, tenantId);
+    const message = `${topic} ${keys.join()}${tenantId === null ? '' : ` ${tenantId}`}`;
     try {
-      await this.broker.publish(CHANNEL, `${topic} ${keys.join()}${tenantId === null ? '' : ` ${tenantId}`}`);
+      await within(PUBLISH_MS, this.broker.publish(CHANNEL, message));
     } catch (cause) {
-      this.log.warn('an invalidation could not be published; other processes read stale entries until they expire', {
-        cause,
-      });
+      this.log.warn('an invalidation could not be published; other processes drop all cached entries', { cause });
+      await this.#missed?.count();
     }
   }
 

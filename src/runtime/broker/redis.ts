@@ -16,14 +16,13 @@ import {
 import { QuotaCounter } from './quota-windows.ts';
 import { removeEntries, replyWithin, toRecord } from './replies.ts';
 import { APPEND_CHAIN, COUNT, LEASE, LEASE_COUNT, MAKE_ROOM, RENEW, RETURN_HITS, TAKE, TAKE_DUE } from './scripts.ts';
+import { SubscriberCheck } from './subscriber-check.ts';
 
 const COMMAND_TIMEOUT_MS = 2_000;
 const CONNECT_TIMEOUT_MS = 2_000;
 /** Added to the timeout of a blocking read. */
 const READ_SLACK_MS = 2_000;
 const RETRY_MS = 250;
-/** Interval of the check that the subscriber's connection still works. */
-const HEARTBEAT_MS = 3_000;
 
 export class RedisBroker implements Broker {
   readonly #log: Log;
@@ -40,7 +39,7 @@ export class RedisBroker implements Broker {
   );
   #closed = false;
   #wasConnected = false;
-  readonly #heartbeat: ReturnType<typeof setInterval>;
+  readonly #check: SubscriberCheck;
 
   constructor(url: string, prefix: string, log: Log) {
     this.#log = log;
@@ -50,8 +49,11 @@ export class RedisBroker implements Broker {
     this.#reader = this.#connect(url, 'reader', { maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false });
     this.#subscriber.on('message', (channel: string, message: string) => this.#deliver(channel, message));
     this.#subscriber.on('ready', () => void this.#resubscribe());
-    this.#heartbeat = setInterval(() => void this.#checkSubscriber(), HEARTBEAT_MS);
-    this.#heartbeat.unref?.();
+    this.#subscriber.on('close', () => this.#check.end());
+    this.#check = new SubscriberCheck(
+      () => (this.#isOpen() ? this.#reply(this.#subscriber.ping()) : null),
+      (error) => void (this.#isOpen() && this.#reconnect(error)),
+    );
     this.#reader.on('close', () => this.#breakReads(unavailable('the connection to the broker was lost')));
   }
 
@@ -69,7 +71,7 @@ export class RedisBroker implements Broker {
       handlers.delete(handler);
       if (handlers.size > 0 || this.#handlers.get(name) !== handlers) return;
       this.#handlers.delete(name);
-      if (this.connected()) await this.#reply(this.#subscriber.unsubscribe(name));
+      if (this.#isOpen()) await this.#reply(this.#subscriber.unsubscribe(name));
     };
   }
 
@@ -84,6 +86,10 @@ export class RedisBroker implements Broker {
   }
 
   connected(): boolean {
+    return this.#check.hears();
+  }
+
+  #isOpen(): boolean {
     return this.#subscriber.status === 'ready';
   }
 
@@ -199,7 +205,7 @@ export class RedisBroker implements Broker {
 
   async close(): Promise<void> {
     this.#closed = true;
-    clearInterval(this.#heartbeat);
+    this.#check.stop();
     this.#breakReads(unavailable('the broker is closed'));
     for (const client of [this.#commands, this.#subscriber, this.#reader]) client.disconnect();
   }
@@ -258,20 +264,14 @@ export class RedisBroker implements Broker {
     try {
       await this.#reply(this.#subscriber.subscribe(name));
     } catch (error) {
-      if (this.connected()) throw error;
+      if (this.#isOpen()) throw error;
     }
   }
 
-  /** Detects a connection lost without a FIN, which would silently receive nothing. Reconnecting calls the reset handlers. */
-  async #checkSubscriber(): Promise<void> {
-    if (!this.connected()) return;
-    try {
-      await this.#reply(this.#subscriber.ping());
-    } catch (error) {
-      if (this.#closed) return;
-      this.#log.warn('the subscription connection does not respond; reconnecting', { error });
-      this.#subscriber.disconnect(true);
-    }
+  /** Of a connection that was lost without a FIN. Reconnecting calls the reset handlers. */
+  #reconnect(error: unknown): void {
+    this.#log.warn('the subscription connection does not respond; reconnecting', { error });
+    this.#subscriber.disconnect(true);
   }
 
   #deliver(channel: string, message: string): void {
@@ -294,7 +294,7 @@ export class RedisBroker implements Broker {
       this.#log.warn('channels could not be subscribed again', { error });
       return this.#subscriber.disconnect(true);
     }
-    if (isFirst && this.#handlers.size === 0) return;
-    for (const handler of this.#resets) handler();
+    if (!isFirst || this.#handlers.size > 0) for (const handler of this.#resets) handler();
+    this.#check.begin();
   }
 }

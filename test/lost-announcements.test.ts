@@ -1,0 +1,108 @@
+// A role that is changed in one process while it, another process, or both cannot hear each other through Redis: the other one
+// refuses within a second what the role has lost, over REST and on open streams, and does not grant it again later.
+// Without Redis there is only one process, and nothing to test.
+// Contract: decisions#changes-of-rights.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
+import { createEntity } from './support/entities.ts';
+import { addUser, signIn } from './support/people.ts';
+import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
+import { type Client, clientOf, createTenant } from './support/service.ts';
+import { endAll } from './support/started.ts';
+import { fastest } from './support/timing.ts';
+
+const LIST = '/api/entities/orders/records';
+const LIMIT_MS = 1_000;
+
+let stores: SharedStores;
+/** The process that changes rights, and the one at which they are used, each behind a proxy to Redis. */
+let changing: ServiceProcess;
+let honouring: ServiceProcess;
+let ofChanging: CuttingProxy;
+let ofHonouring: CuttingProxy;
+
+beforeAll(async () => {
+  stores = await sharedStores();
+  if (stores.redisUrl === undefined) return;
+  const { port, pathname } = new URL(stores.redisUrl);
+  [ofChanging, ofHonouring] = [await cuttingProxy(Number(port || 6_379)), await cuttingProxy(Number(port || 6_379))];
+  const at = (proxy: CuttingProxy) =>
+    startServiceProcess({ ...stores.environment, REDIS_URL: `redis://127.0.0.1:${proxy.port}${pathname}` });
+  [changing, honouring] = [await at(ofChanging), await at(ofHonouring)];
+}, 60_000);
+afterAll(async () => {
+  await endAll();
+  ofChanging?.close();
+  ofHonouring?.close();
+  await stores.remove();
+});
+
+interface Held {
+  owner: Client;
+  holder: Client;
+  role: string;
+}
+
+/** A user who reads with a role, at the other process, where everything about it is in caches. */
+async function readerAtOther(): Promise<Held> {
+  for (const { url } of [changing, honouring]) while ((await fetch(`${url}/ready`)).status !== 200) await delay(20);
+  const owner = await createTenant(changing.url);
+  await createEntity(owner, 'orders');
+  const role = 'reader';
+  const permissions = { orders: ['read'] };
+  expect((await owner.post('/api/roles', { name: role, permissions })).status).toBe(201);
+  await addUser(owner, { email: 'ada@a.test', role });
+  const { token } = await signIn(clientOf(changing.url, {}), owner, 'ada@a.test');
+  const holder = clientOf(honouring.url, { authorization: `Bearer ${token}` });
+  expect((await holder.get(LIST)).status).toBe(200);
+  return { owner, holder, role };
+}
+
+/** How long the other process goes on answering after the right was taken away. */
+async function honouredMs({ owner, holder, role }: Held): Promise<number> {
+  const changed = await owner.patch(`/api/roles/${role}`, { permissions: {} });
+  expect(changed.status, changed.text).toBe(200);
+  const changedAt = performance.now();
+  while (performance.now() - changedAt < 10 * LIMIT_MS) {
+    const { status } = await holder.get(LIST);
+    if (status === 403) return performance.now() - changedAt;
+    expect(status).toBe(200);
+    await delay(10);
+  }
+  return Number.POSITIVE_INFINITY;
+}
+
+const FAULTS: [string, () => CuttingProxy[], (proxy: CuttingProxy, isFaulty: boolean) => void][] = [
+  ['the process that changes it is refused by Redis', () => [ofChanging], (proxy, is) => proxy.refuse(is)],
+  ['Redis says nothing to the process that changes it', () => [ofChanging], (proxy, is) => proxy.silence(is)],
+  ['the other process is refused by Redis', () => [ofHonouring], (proxy, is) => proxy.refuse(is)],
+  ['Redis says nothing to the other process', () => [ofHonouring], (proxy, is) => proxy.silence(is)],
+  ['Redis refuses both', () => [ofChanging, ofHonouring], (proxy, is) => proxy.refuse(is)],
+  ['Redis says nothing to either', () => [ofChanging, ofHonouring], (proxy, is) => proxy.silence(is)],
+];
+
+describe('a right that a role has lost is refused by another process within a second', () => {
+  test.each(FAULTS)(
+    'while %s, and it stays so',
+    async (_, proxies, set) => {
+      if (stores.redisUrl === undefined) return;
+      const measure = async (): Promise<number> => {
+        const held = await readerAtOther();
+        for (const proxy of proxies()) set(proxy, true);
+        try {
+          return await honouredMs(held);
+        } finally {
+          for (const proxy of proxies()) set(proxy, false);
+          const until = performance.now() + 1_500;
+          while (performance.now() < until) {
+            expect((await held.holder.get(LIST)).status).not.toBe(200);
+            await delay(2);
+          }
+        }
+      };
+      expect(await fastest(LIMIT_MS, measure, 3)).toBeLessThan(LIMIT_MS);
+    },
+    120_000,
+  );
+});
