@@ -402,6 +402,15 @@ create table migrations (
 
 alter table migrations add constraint migrations_pkey PRIMARY KEY (name);
 
+create table missed_announcements (
+  id boolean not null default true,
+  count bigint not null default 0
+);
+
+alter table missed_announcements add constraint missed_announcements_one CHECK (id);
+
+alter table missed_announcements add constraint missed_announcements_pkey PRIMARY KEY (id);
+
 create table owner_keys (
   id uuid not null,
   tenant_id uuid not null,
@@ -581,13 +590,11 @@ create table search_rebuilds (
   due_at timestamp with time zone not null default now()
 );
 
-alter table search_rebuilds add constraint search_rebuilds_pkey PRIMARY KEY (entity_id);
+alter table search_rebuilds add constraint search_rebuilds_pkey PRIMARY KEY (tenant_id, entity_id);
 
 alter table search_rebuilds add constraint search_rebuilds_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
 
 CREATE INDEX search_rebuilds_due_idx ON search_rebuilds USING btree (due_at);
-
-CREATE INDEX search_rebuilds_tenant_idx ON search_rebuilds USING btree (tenant_id);
 
 create table slow_lists (
   tenant_id uuid not null,

@@ -50,6 +50,12 @@ export interface Caller {
 /** A caller inside a tenant. */
 export type TenantCaller = Caller & { readonly tenant: Tenant };
 
+/** Equal for requests with the same credential. A clone's users have the ids of the original's. */
+export function credentialOf({ kind, id, tenant }: Pick<Caller, 'kind' | 'id' | 'tenant'>): string {
+  const isOfTenant = kind === 'user' || kind === 'developer';
+  return isOfTenant ? `${kind}:${tenant?.id}:${id}` : `${kind}:${id ?? ''}`;
+}
+
 /** The service itself, with full rights in a tenant. */
 export function systemCaller(tenant: Tenant, more: Pick<Caller, 'triggeredBy' | 'chain'>): TenantCaller {
   const identity = { kind: 'super_admin', id: null, role: null, email: null } as const;

@@ -5,7 +5,7 @@
 import type { App } from '../app.ts';
 import { quotaExceeded, rateLimited } from '../errors.ts';
 import { noticeUse } from '../usage/near-quota.ts';
-import type { Caller } from './caller.ts';
+import { type Caller, credentialOf } from './caller.ts';
 import { propertiesOf } from './credential-kinds.ts';
 import { addResponseHeaders } from './request-context.ts';
 
@@ -36,7 +36,7 @@ export function requestQuotaOf({ kind, tenant }: Caller): number | undefined {
 /** The limits of a caller: the general one, if configured, a public key's own, and the quota of its tenant. */
 export function rateWindowsOf(app: App, caller: Caller): RateWindow[] {
   const { rateLimitPerMin } = app.config;
-  const id = `${caller.kind}:${caller.id ?? ''}`;
+  const id = credentialOf(caller);
   const windows: RateWindow[] = [];
   if (rateLimitPerMin > 0) {
     windows.push({ name: 'general', key: `general:${id}`, quota: rateLimitPerMin, windowS: MINUTE_S });

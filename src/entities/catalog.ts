@@ -76,7 +76,7 @@ export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Cat
       coalesce((to_jsonb(d) ->> 'search_folding')::boolean, false) as "searchFolding",
       coalesce((to_jsonb(d) ->> 'is_in_id_order')::boolean, false) as "isInIdOrder",
       coalesce(to_jsonb(d) -> 'indexes', '[]') as indexes,
-      exists (select from platform.search_rebuilds as s where s.entity_id = d.id) as "isSearchChanging", (
+      exists (select from platform.search_rebuilds as s where s.tenant_id = ${tenant.id}::uuid and s.entity_id = d.id) as "isSearchChanging", (
         select coalesce(jsonb_object_agg(a.type, a.ids), '{}')
         from (
           select t.type, jsonb_agg(distinct case when s.is_judged then d.id else s.id end) as ids

@@ -171,7 +171,7 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     await deleteDeliveries(tx, own);
     // A write in progress checks the definition's version, finds it gone and fails with 404.
     await tx.rows(sql`delete from ${identifier(tenant.schema, 'entity_definitions')} where id = ${entity.id}::uuid`);
-    await tx.rows(sql`delete from platform.search_rebuilds where entity_id = ${entity.id}::uuid`);
+    await tx.rows(sql`delete from platform.search_rebuilds where ${own}`);
     await dropRecordTable(tx, entity);
     await tx.rows(sql`delete from platform.entity_counts where ${own}`);
     const views = await tx.rows<{ slug: string }>(sql`delete from platform.views where ${own} returning slug`);
@@ -180,7 +180,7 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     await tx.rows(sql`
       delete from platform.slow_lists
       where ctid = any(array(select ctid from platform.slow_lists where ${own} for update skip locked))`);
-    await deleteUnjudged(tx, entity.id);
+    await deleteUnjudged(tx, tenant.id, entity.id);
     await announceDrop(tx, changerOf(caller), tenant, entity);
     const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
     return { id: entity.id, revoked: await revokeGrants(tx, tenant, resources) };

@@ -36,26 +36,30 @@ async function unusedIndexes(app: App): Promise<Unused[]> {
 export async function completeIndexesOnce(app: App): Promise<number> {
   const retries = retriesOf(app);
   let completed = 0;
-  for (const index of retries.due(await unusedIndexes(app), ({ name }) => name)) {
+  for (const index of retries.due(await unusedIndexes(app), keyOf)) {
     const tenant = await tenantById(app, index.tenant_id);
     if (tenant === null) continue;
     try {
       completed += await forTenant(tenant.id, () => completeIndex(app, tenant, index));
-      retries.succeeded(index.name);
+      retries.succeeded(keyOf(index));
     } catch (cause) {
-      if (isBeingChanged(cause) || !retries.failed(index.name, cause)) continue;
+      if (isBeingChanged(cause) || !retries.failed(keyOf(index), cause)) continue;
       app.log.warn('an index is not completed yet', { tenant: tenant.slug, index: index.name, cause });
     }
   }
   return completed;
 }
 
+/** A clone's indexes have the same names. */
+const keyOf = ({ tenant_id, name }: Unused): string => `${tenant_id} ${name}`;
+
 /** Resolves to 0 when it is not required any more, or somebody else builds it. */
-function completeIndex(app: App, tenant: Tenant, { entity_id: entityId, name }: Unused): Promise<number> {
+function completeIndex(app: App, tenant: Tenant, unused: Unused): Promise<number> {
+  const { entity_id: entityId, name } = unused;
   return withDefinitionLock(app, tenant, async (lock) => {
     const entity = await lock.transaction(async (_, catalog) => catalog.byId.get(entityId));
     const isRequired = entity !== undefined && requiredIndexes(entity).some((index) => index.name === name);
-    const isStillUnused = (await unusedIndexes(app)).some((index) => index.name === name);
+    const isStillUnused = (await unusedIndexes(app)).some((index) => keyOf(index) === keyOf(unused));
     if (entity === undefined || !isRequired || !isStillUnused) return 0;
     await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
     await buildIndexBeside(app.db, sql`reindex index concurrently ${identifier(entity.schema, name)}`);

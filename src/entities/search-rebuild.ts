@@ -8,7 +8,7 @@ import { conflict, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
-import { identifier, sql, type Tx } from '../runtime/sql.ts';
+import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { forTenant } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
@@ -53,7 +53,7 @@ export async function changeSearchFolding(tx: Tx, entity: Entity, searchFolding:
   await tx.rows(sql`
     insert into platform.search_rebuilds as s (entity_id, tenant_id, attempt)
     values (${entity.id}::uuid, ${entity.tenantId}::uuid, ${newId()}::uuid)
-    on conflict (entity_id) do update set attempt = excluded.attempt, after_id = null, due_at = now()`);
+    on conflict (tenant_id, entity_id) do update set attempt = excluded.attempt, after_id = null, due_at = now()`);
 }
 
 /** A rebuild has been asked for. */
@@ -66,10 +66,10 @@ export async function rebuildSearchOnce(app: App, signal?: AbortSignal): Promise
   const rebuild = await app.db.first<Rebuild>(sql`
     update platform.search_rebuilds as s set due_at = now() + make_interval(secs => ${LEASE_S}::int)
     from (
-      select entity_id from platform.search_rebuilds where due_at <= now()
+      select tenant_id, entity_id from platform.search_rebuilds where due_at <= now()
       order by due_at limit 1 for update skip locked
     ) as due
-    where s.entity_id = due.entity_id
+    where s.tenant_id = due.tenant_id and s.entity_id = due.entity_id
     returning s.entity_id as "entityId", s.tenant_id as "tenantId", s.attempt, s.after_id as "afterId"`);
   if (rebuild === undefined) return 0;
   const tenant = await tenantById(app, rebuild.tenantId);
@@ -168,26 +168,30 @@ async function replaceVectors(app: App, entity: Entity, rows: readonly StoredRow
 }
 
 /** Notes how far it is, and when it goes on; false when the setting has changed again. */
-async function advance(app: App, { entityId, attempt }: Rebuild, afterId: string | null, s: number): Promise<boolean> {
+async function advance(app: App, rebuild: Rebuild, afterId: string | null, s: number): Promise<boolean> {
   const kept = await app.db.first(sql`
     update platform.search_rebuilds
     set after_id = ${afterId}::uuid, due_at = now() + make_interval(secs => ${s}::int)
-    where entity_id = ${entityId}::uuid and attempt = ${attempt}::uuid
+    where ${isStill(rebuild)}
     returning 1 as one`);
   return kept !== undefined;
 }
 
 /** From now on searches use the new terms; the next version makes known totals void. */
-async function finish(app: App, tenant: Tenant, { entityId, attempt }: Rebuild): Promise<void> {
+async function finish(app: App, tenant: Tenant, rebuild: Rebuild): Promise<void> {
   await withDefinitionLock(app, tenant, (lock) =>
     lock.transaction(async (tx) => {
       const ended = await tx.first(sql`
-        delete from platform.search_rebuilds where entity_id = ${entityId}::uuid and attempt = ${attempt}::uuid
+        delete from platform.search_rebuilds where ${isStill(rebuild)}
         returning 1 as one`);
       if (ended === undefined) return;
       await tx.rows(sql`
         update ${identifier(tenant.schema, 'entity_definitions')} set version = version + 1
-        where id = ${entityId}::uuid`);
+        where id = ${rebuild.entityId}::uuid`);
     }),
   );
+}
+
+function isStill({ tenantId, entityId, attempt }: Rebuild): Sql {
+  return sql`tenant_id = ${tenantId}::uuid and entity_id = ${entityId}::uuid and attempt = ${attempt}::uuid`;
 }

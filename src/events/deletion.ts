@@ -4,7 +4,7 @@
 // The tables of a deleted tenant must be locked: what is written meanwhile may be left.
 // Contract: neighbours#fair-shares.
 import { inParts, PART_ROWS } from '../runtime/parts.ts';
-import { GENERIC_PLANS, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { EMPTY, GENERIC_PLANS, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { BY_TENANT, isOfTenant } from './feed.ts';
 
 const GREATEST = '9223372036854775807';
@@ -25,17 +25,21 @@ export async function deleteDeliveries(tx: Tx, condition: Sql): Promise<void> {
   for (const { id } of subscriptions) await inParts(tx, (after) => deliveriesAfter(id, after));
 }
 
-/** Deletes an entity's changes that subscriptions have not judged yet. Without rests: the judging of other tenants waits for it. */
-export async function deleteUnjudged(tx: Tx, entityId: string): Promise<void> {
-  await inParts(tx, (after) => deliveriesAfter(entityId, after), { rests: false });
+/**
+ * Deletes an entity's changes that subscriptions have not judged yet; those of a clone, whose entity has the same id, stay. Without
+ * rests: the judging of other tenants waits for it.
+ */
+export async function deleteUnjudged(tx: Tx, tenantId: string, entityId: string): Promise<void> {
+  const isOwn = sql`and d.tenant_id = ${tenantId}::uuid`;
+  await inParts(tx, (after) => deliveriesAfter(entityId, after, isOwn), { rests: false });
 }
 
-function deliveriesAfter(subscriptionId: string, after: string | null): Sql {
+function deliveriesAfter(subscriptionId: string, after: string | null, isOwn = EMPTY): Sql {
   return sql`
     with part as materialized (
       select array(
         select d.id from platform.webhook_deliveries as d
-        where d.subscription_id = ${subscriptionId}::uuid and d.id > ${after ?? LEAST_ID}::uuid
+        where d.subscription_id = ${subscriptionId}::uuid and d.id > ${after ?? LEAST_ID}::uuid ${isOwn}
         order by d.id limit ${PART_ROWS}::int) as ids
     ), deleted as (
       delete from platform.webhook_deliveries as d using part as p

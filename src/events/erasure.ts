@@ -3,6 +3,7 @@
 // however many versions the record has and however large they are.
 // Contract: history#erase.
 import type { App } from '../app.ts';
+import { lockNumber } from '../runtime/locks.ts';
 import { raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { eventSize, storedSize } from './event.ts';
 import { streamOf } from './relay.ts';
@@ -89,9 +90,8 @@ async function erasePart({ db }: App, record: ErasedRecord, part: readonly Found
   const numbers = part.map(({ seq }) => seq).sort((a, b) => a - b);
   await db.begin(async (tx) => {
     // One process at a time: two could each hold what the other waits for.
-    await tx.rows(
-      sql`select ${BY_RECORD}, pg_advisory_xact_lock(hashtextextended(${`erasing ${record.recordId}`}, 0))`,
-    );
+    const lock = lockNumber(record.tenantId, 'erasing', record.recordId);
+    await tx.rows(sql`select ${BY_RECORD}, pg_advisory_xact_lock(${lock})`);
     await tx.rows(sql`
       update platform.events as e set ${erasing(record)}
       where e.seq = any(${numbers}::bigint[]) and e.at between ${times[0]}::timestamptz and ${times.at(-1)}::timestamptz

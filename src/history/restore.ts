@@ -97,7 +97,7 @@ async function comeBack(restore: Restore): Promise<Written | null> {
   const { writing, scope, id, versions } = restore;
   const { caller, tx } = writing;
   const { entity } = scope;
-  await lockDeleted(tx, id);
+  await lockDeleted(tx, caller.tenant.id, id);
   // Somebody else may have brought it back while this one waited.
   if ((await lockRow(tx, scope, id)) !== undefined) return null;
   const [last] = await readVersionsIn(tx, recordOf(writing.app, caller, scope, id), {});

@@ -3,7 +3,7 @@
 // One that was opened without a credential is its own: its id is the secret. Strangers open a bounded number of them in a day,
 // of an address and in all; beyond that they go on without a session. Later revisions have no sessions.
 // Failures: 404. Contract: interface#mcp, decisions#mcp.
-import type { Caller } from '../access/caller.ts';
+import { type Caller, credentialOf } from '../access/caller.ts';
 import type { Claims } from '../access/jwt.ts';
 import { clientNetworkOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
@@ -24,7 +24,7 @@ const hashOf = (id: string) => sql`decode(${sha256(id).toString('hex')}, 'hex')`
 const NOBODY = 'nobody';
 
 function ownerOf(caller: Caller | null): string {
-  return caller === null ? NOBODY : `${caller.kind}:${caller.id ?? ''}`;
+  return caller === null ? NOBODY : credentialOf(caller);
 }
 
 /** Opens a session and returns its id. Ends the caller's oldest beyond the limit; expired ones are deleted in the background. */

@@ -6,7 +6,7 @@ import { announceTenant, insertTenantRow } from '../admin/tenant-rows.ts';
 import { changeDomain, storedSettings } from '../admin/tenant-settings.ts';
 import type { App } from '../app.ts';
 import { insertCounters } from '../entities/entities.ts';
-import { unavailable } from '../errors.ts';
+import { conflict, unavailable } from '../errors.ts';
 import { issueOwnerKey } from '../keys/owner-keys.ts';
 import { identifier, join, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
@@ -94,8 +94,9 @@ export class ArrivingTenant {
         delete from platform.arriving_tenants where id = ${tenant.id}::uuid returning id`);
       if (own === undefined) throw unavailable('the service lost touch with its database; send the document again');
       const settings = await this.#insertTenant(tx);
-      for (const destination of DESTINATIONS) await this.#move(tx, destination);
       for (const [id, counted] of stored) await this.#count(tx, id, counted);
+      for (const destination of DESTINATIONS) await this.#move(tx, destination);
+      await this.#requireOwnIds(tx, [...stored.keys()]);
       const { key } = await issueOwnerKey(tx, tenant.id, { label: 'first key', createdBy: null });
       await tx.rows(sql`drop table ${this.own(ROWS)}, ${this.own(LINES)}`);
       return { key, settings };
@@ -134,10 +135,11 @@ export class ArrivingTenant {
   async #move(tx: Tx, destination: Destination): Promise<void> {
     const [id, ...others] = COLUMNS[destination].map((name) => identifier(name));
     const table = identifier('platform', destination);
-    // Ids of subscriptions are unique in an installation. A replacement id sorts like the original.
+    // Ids of subscriptions are unique in an installation, and none is that of an entity, under whose id changes wait that are not
+    // judged yet. A replacement id sorts like the original.
     const ownId =
       destination === 'webhook_subscriptions'
-        ? sql`case when exists (select from ${table} as s where s.id = row.id)
+        ? sql`case when row.id in (select id from ${table} union all select entity_id from platform.entity_counts)
             then (left(row.id::text, 19) || right(gen_random_uuid()::text, 17))::uuid else row.id end`
         : sql`row.id`;
     const rest = join(others, ', ');
@@ -147,6 +149,13 @@ export class ArrivingTenant {
       cross join lateral jsonb_populate_record(null::${table}, kept.content) as row
       where kept.destination = ${destination}
       order by kept.line`);
+  }
+
+  /** The subscription would get what the entity's changes leave to be judged. Ids that the service has made are never equal. */
+  async #requireOwnIds(tx: Tx, entityIds: readonly string[]): Promise<void> {
+    const taken = await tx.first<{ id: string }>(sql`
+      select id from platform.webhook_subscriptions where id = any(${[...entityIds]}::uuid[]) limit 1`);
+    if (taken !== undefined) throw conflict(`an entity has the id of something else, ${taken.id}; use ids=new`);
   }
 
   async #count(tx: Tx, id: string, { records, bytes }: Stored): Promise<void> {

@@ -25,7 +25,7 @@ export async function pastOfIds(
   const past = await readPast(writing, entity, ids);
   if (past.size === 0) return past;
   // Nobody else brings them back, or erases them, from here on.
-  for (const id of [...past.keys()].sort()) await lockDeleted(writing.tx, id);
+  for (const id of [...past.keys()].sort()) await lockDeleted(writing.tx, entity.tenantId, id);
   return readPast(writing, entity, ids);
 }
 

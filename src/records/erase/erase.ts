@@ -17,6 +17,7 @@ import {
   lastNumber,
 } from '../../events/erasure.ts';
 import { isUuid } from '../../runtime/ids.ts';
+import { lockNumber } from '../../runtime/locks.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import { sql, type Tx } from '../../runtime/sql.ts';
 import { autocommit, inTransaction, MAX_ATTEMPTS } from '../write/context.ts';
@@ -53,7 +54,7 @@ async function begun(
     try {
       return await inTransaction(autocommit(app, caller), async (context) => {
         const { tx } = context;
-        await lockDeleted(tx, id);
+        await lockDeleted(tx, caller.tenant.id, id);
         const last = await lastNumber(tx);
         const isDeleted = await deleteRecord(context, entity.name, id, versions).then(
           () => true,
@@ -75,8 +76,8 @@ async function begun(
 }
 
 /** Taken by whoever brings a record back or erases it: only one of them at a time finds it deleted. */
-export async function lockDeleted(tx: Tx, recordId: string): Promise<void> {
-  await tx.rows(sql`select pg_advisory_xact_lock(hashtextextended(${`deleted ${recordId.toLowerCase()}`}, 0))`);
+export async function lockDeleted(tx: Tx, tenantId: string, recordId: string): Promise<void> {
+  await tx.rows(sql`select pg_advisory_xact_lock(${lockNumber(tenantId, 'deleted', recordId.toLowerCase())})`);
 }
 
 /** 409 while a record is being erased; the caller holds the lock. */

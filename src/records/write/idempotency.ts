@@ -12,6 +12,7 @@ import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { type Envelope, jsonText, responseOf, typed } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
+import { lockNumber } from '../../runtime/locks.ts';
 import { type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { sha256 } from '../../runtime/tokens.ts';
 import { storedOf } from '../../tenants/stored.ts';
@@ -87,9 +88,8 @@ async function lockKey(
   tx: Tx,
   { tenantId, caller, route, key, bodyHash }: RequestKey,
 ): Promise<StoredResponse | undefined> {
-  const name = JSON.stringify([tenantId, caller, route, key]);
   const lock = await tx.first<{ held: boolean }>(sql`
-    select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as held`);
+    select pg_try_advisory_xact_lock(${lockNumber(tenantId, 'idempotency', caller, route, key)}) as held`);
   if (lock?.held !== true) {
     throw new ServiceError('CONFLICT', 'a request with this Idempotency-Key is still running', { headers: RUNNING });
   }
