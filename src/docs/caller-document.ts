@@ -60,10 +60,11 @@ async function makeDocument(
   const budget = new ByteBudget(bytesMax, () =>
     invalidField('document', `would be larger than ${bytesMax} bytes; ${remedy}`),
   );
+  const visible = caller.tenant === null ? null : await visibleTo(app, requireTenant(caller), entityNames);
+  // Those that wait for their turn follow each other without the event loop turning.
+  await giveWay();
   const document = await buildDocument(routesOf(routes, caller), versionOfPackage(), app.config.baseUrl ?? app.address);
   state(document, caller);
-  const visible = caller.tenant === null ? null : await visibleTo(app, requireTenant(caller), entityNames);
-  await giveWay();
   const templates = takeTemplates(document, propertiesOf(caller.kind).hasOwnRateLimits).filter(({ needs }) =>
     visible?.entities.some(({ operations }) => needs.some((operation) => operations.has(operation))),
   );
