@@ -253,13 +253,13 @@ describe('conditions on long values', () => {
   });
 
   test('ninety API documents that name entities that do not exist', async () => {
-  const ask = (i: number) => tenant.get(`/swagger/json?entity=nope_${i}`);
-  const { result, stallMs } = await measureStall(() => Promise.all(Array.from({ length: 90 }, (_, i) => ask(i))));
-  expect(result.map(({ status }) => status)).toEqual(Array.from({ length: 90 }, () => 404));
-  expect(stallMs).toBeLessThan(STALL_MAX_MS);
-});
+    const ask = (i: number) => tenant.get(`/swagger/json?entity=nope_${i}`);
+    const { result, stallMs } = await measureStall(() => Promise.all(Array.from({ length: 90 }, (_, i) => ask(i))));
+    expect(result.map(({ status }) => status)).toEqual(Array.from({ length: 90 }, () => 404));
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  });
 
-test('contains finds a part in the time of one pass', async () => {
+  test('contains finds a part in the time of one pass', async () => {
     const part = `${'ab'.repeat(500)}ba${'ab'.repeat(400)}`;
     const text = 'ab'.repeat(524_288);
     const { result, stallMs } = await measureStall(() => [includesText(text, part), includesText(text + part, part)]);

@@ -65,6 +65,7 @@ async function makeDocument(
   await giveWay();
   const document = await buildDocument(routesOf(routes, caller), versionOfPackage(), app.config.baseUrl ?? app.address);
   state(document, caller);
+  await giveWay();
   const templates = takeTemplates(document, propertiesOf(caller.kind).hasOwnRateLimits).filter(({ needs }) =>
     visible?.entities.some(({ operations }) => needs.some((operation) => operations.has(operation))),
   );
