@@ -6,6 +6,7 @@ import { dropAbandoned } from '../src/portability/arriving.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { adminKey } from './support/credentials.ts';
+import { rawGet } from './support/raw.ts';
 import {
   ADMIN_SECRET,
   type Answer,
@@ -521,15 +522,19 @@ test('one operator’s slow uploads and readers leave places to the others', asy
   const lines = `${JSON.stringify({ v: 'x'.repeat(500_000) })}\n`.repeat(60);
   expect((await large.post('/api/entities/a/records/import?format=ndjson', lines, NDJSON)).status).toBe(200);
   const reading = await Promise.all(
-    [1, 2].map(() =>
-      fetch(`${service.url}${TENANTS}/${large.slug}/export`, { headers: { 'x-admin-secret': ADMIN_SECRET } }),
-    ),
+    [1, 2].map(async () => {
+      const headers = { 'x-admin-secret': ADMIN_SECRET };
+      const connection = await rawGet(service.url, `${TENANTS}/${large.slug}/export`, headers);
+      await connection.received('HTTP/1.1 200');
+      connection.socket.pause();
+      return connection;
+    }),
   );
   expect((await service.admin.get(`${TENANTS}/${source.slug}/export`)).status).toBe(429);
   const exporting = other.get(`${TENANTS}/${source.slug}/export`);
   // The embedded store has fewer connections than there are places.
   await Promise.race([exporting, Bun.sleep(1_000)]);
-  await Promise.all(reading.map(({ body }) => body?.cancel()));
+  for (const connection of reading) connection.close();
   expect((await exporting).status).toBe(200);
 });
 
