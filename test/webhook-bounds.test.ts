@@ -162,9 +162,9 @@ test('a claim reads at most 16 MiB of events and one more, and the next ones rea
 test('large records reach their receiver, though a claim reads few of them', async () => {
   const { id } = await subscribe(tenant, `${receiver.url}/hook`, { event_types: ['record.created'] });
   const title = Buffer.from(crypto.getRandomValues(new Uint8Array(450_000))).toString('hex');
-  for (let made = 0; made < 12; made += 3) {
-    const responses = await Promise.all([1, 2, 3].map(() => tenant.post(RECORDS, { title })));
-    expect(responses.map(({ status }) => status)).toEqual([201, 201, 201]);
+  for (let made = 0; made < 12; made++) {
+    const created = await tenant.post(RECORDS, { title });
+    expect(created.status, created.text).toBe(201);
   }
   const deliveries = await settledDeliveries(tenant, id, 12);
   expect(deliveries.map(({ status }) => status)).toEqual(Array(12).fill('delivered'));
