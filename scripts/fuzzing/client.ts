@@ -18,7 +18,7 @@ export interface Round extends RoundTenant {
   document: Schema;
   seed: number;
   requests: number;
-  /** What nobody may see: the secret of the other tenant. */
+  /** The other tenant's secret, which no caller may see. */
   canary: string;
 }
 

@@ -1,6 +1,6 @@
 // The tenant of a round: the demo's definitions, of which the examples of the API document speak, with secrets in a field,
 // in rows and in an entity that limited callers may not see; and a credential of each kind.
-// Titles with the secret hide their row, whatever a request makes of it.
+// The row filter hides every record whose title contains the secret, also after a request has changed it.
 import { DEMO_ENTITIES } from '../../src/demo/entities.ts';
 import { demoRecords } from '../../src/demo/records.ts';
 import {

@@ -99,7 +99,7 @@ interface ListingRow {
 
 /** Origins that one statement looks up. */
 const LOOKUPS_MAX = 64;
-/** Lookups that arrive at once share a statement: pages of ever new origins cost others fewer of them. */
+/** Concurrent lookups share a statement, so that preflights of many new origins need fewer of them. */
 const lookups = new SharedStatements<string, ListingRow>({ itemsMax: LOOKUPS_MAX });
 
 async function readListings(app: App, origins: readonly string[]): Promise<(ListingRow | undefined)[]> {

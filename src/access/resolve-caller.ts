@@ -144,7 +144,7 @@ export async function storedCaller(
   return toCaller(app, tenant, row, scope);
 }
 
-/** Lookups that arrive at once share a statement: whoever tries keys without end costs others fewer of them. */
+/** Concurrent lookups share a statement, so that a client that tries many keys needs fewer of them. */
 const lookups = new SharedStatements<string, StoredRow | null>({ itemsMax: LOOKUPS_MAX });
 
 async function findStored(app: App, kind: StoredKind, hash: string): Promise<StoredRow | undefined> {

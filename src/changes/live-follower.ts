@@ -88,19 +88,20 @@ export class LiveFollower {
       for (let hasMore = false; !this.#hasStopped && (hasMore || this.#isWoken); ) {
         turn = await pageTurnsOf(this.app).next(this.stream, hasMore);
         this.#isWoken = false;
+        let retryAfterMs: number | undefined;
         try {
           hasMore = await this.#readPage(turn);
           failures = 0;
           await this.stream.room();
         } catch (cause) {
-          const waitMs = RETRY_AFTER_MS[failures++];
-          if (!isUnavailable(cause) || waitMs === undefined) throw cause;
-          // Without its turn: others read meanwhile. Nothing of the page has been sent.
-          turn.end();
+          retryAfterMs = RETRY_AFTER_MS[failures++];
+          if (!isUnavailable(cause) || retryAfterMs === undefined) throw cause;
+          // Nothing of the page has been sent.
           hasMore = true;
-          await delay(waitMs, undefined, { ref: false });
         }
         turn.end();
+        // Without a turn: others read meanwhile.
+        if (retryAfterMs !== undefined) await delay(retryAfterMs, undefined, { ref: false });
       }
     } catch (cause) {
       this.#hasStopped = true;

@@ -119,7 +119,10 @@ export async function interruptedTenants(app: App): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** Whether nobody holds the lock `l`: its lease has expired, or its process is none of these, which are none if that is not known. */
+/**
+ * Whether nobody holds the lock `l`: its lease has expired, or its process is not among the live ones. If these are not known
+ * (`live` is empty), only the lease decides.
+ */
 function isFree(live: readonly string[]): Sql {
   const isExpired = sql`l.expires_at <= clock_timestamp()`;
   if (live.length === 0) return isExpired;

@@ -20,13 +20,18 @@ export function failures(app: App) {
     const requestId = requestIdOf(request);
     const known = translate(code, error);
     if (known !== undefined) {
-      if (known.message === DAMAGED) app.log.error('the schema of a tenant is damaged', { requestId, cause: error });
+      if (isColumnMissing(error)) app.log.error('the schema of a tenant is damaged', { requestId, cause: error });
       app.refusals.count(known.ecode);
       return failure(known, requestId);
     }
     app.log.error('unexpected request failure', { requestId, cause: error });
     return failure(new ServiceError('INTERNAL_ERROR', 'internal server error'), requestId);
   });
+}
+
+/** A tenant's schema is damaged, or is being upgraded. */
+function isColumnMissing(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === '42703';
 }
 
 /** The error to report; undefined for an unexpected one. */
@@ -38,8 +43,7 @@ export function translate(code: unknown, error: unknown): ServiceError | undefin
   }
   // The entity or tenant was dropped while the request ran.
   if (sqlState === '42P01' || sqlState === '3F000' || sqlState === '23503') return notFound('entity');
-  // A column is missing: a tenant's schema is damaged, or is being upgraded.
-  if (sqlState === '42703') return unavailable(DAMAGED, error);
+  if (isColumnMissing(error)) return unavailable(DAMAGED, error);
   if (isDeadlock(error)) return conflict('concurrent modification; try again');
   if (code === 'NOT_FOUND') return NO_SUCH_ROUTE;
   if (code === 'VALIDATION') return validationFailure(error as ValidationError);

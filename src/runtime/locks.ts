@@ -1,5 +1,5 @@
 // Locks of the database by names that contain what clients choose: an id, an `Idempotency-Key`. Their number is taken from a
-// cryptographic hash, so that nobody can find a name whose lock is that of another tenant, or of the service itself.
+// cryptographic hash, so that no client can choose a name whose number is that of another lock.
 // Contract: neighbours#fair-shares.
 import { type Sql, sql } from './sql.ts';
 import { sha256 } from './tokens.ts';

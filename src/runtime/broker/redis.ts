@@ -86,7 +86,7 @@ export class RedisBroker implements Broker {
   }
 
   connected(): boolean {
-    return this.#check.hears();
+    return this.#check.isReceiving();
   }
 
   #isOpen(): boolean {

@@ -23,11 +23,11 @@ export class SubscriberCheck {
     this.#timer.unref?.();
   }
 
-  hears(): boolean {
+  isReceiving(): boolean {
     return this.#isOpen && this.#unanswered < UNANSWERED_MAX;
   }
 
-  /** Messages arrive; whoever may have missed earlier ones has been told. */
+  /** The connection is open and subscribed, and the reset handlers have run. */
   begin(): void {
     this.#isOpen = true;
   }
