@@ -499,7 +499,7 @@ describe('the queue of rule runs', () => {
     const tenant = await newTenant();
     await rule(tenant, 'after_create', APPEND);
     const { pendingMax } = LIMITS.rules;
-    const PARTS = 20;
+    const PARTS = 80;
     for (let part = 0; part < PARTS; part++) {
       await service.app.db.rows(sql`
         insert into platform.rule_runs (event_id, rule_id, tenant_id, entity_id, record_id, version, created_at, updated_at,

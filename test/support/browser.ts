@@ -1,10 +1,11 @@
 // Chromium for the tests of the console: started once for a test file, with one page, which each visit leaves empty. A
 // visit fails on console errors, violations of the content security policy, uncaught errors and requests to another
-// host. A machine without Chromium says so and leaves out these tests alone. `axe` reports what is serious or critical.
+// host; one that fails says what it showed and waited for. A machine without Chromium says so and leaves out these tests
+// alone. `axe` reports what is serious or critical.
 import { afterAll, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core';
+import type { Browser, BrowserContext, BrowserContextOptions, Page, Request } from 'playwright-core';
 import { newAddress } from './addresses.ts';
 import { CHROMIUM, hasChromium, launch, sessionOf } from './launch.ts';
 
@@ -81,15 +82,27 @@ async function watch(context: BrowserContext, host: string, note: (text: string)
 
 const HERE = ['data:', 'blob:', 'about:'];
 
-/** The page that the visits of a file share: a page that has compiled the console's scripts shows it sooner. */
-let shared: { url: string; page: Page; note: (text: string) => void } | undefined;
+interface SharedPage {
+  url: string;
+  page: Page;
+  note: (text: string) => void;
+  /** Requests without an answer, and when they were made. */
+  unanswered: Map<Request, number>;
+}
 
-async function sharedPage(url: string): Promise<NonNullable<typeof shared>> {
+/** The page that the visits of a file share: a page that has compiled the console's scripts shows it sooner. */
+let shared: SharedPage | undefined;
+
+async function sharedPage(url: string): Promise<SharedPage> {
   if (shared?.url === url && !shared.page.isClosed()) return shared;
   await shared?.page.context().close();
   const context = await (await browser()).newContext({ viewport: WIDE, baseURL: url });
   context.setDefaultTimeout(WAIT_MS);
-  const made = { url, page: await context.newPage(), note: (_: string): void => undefined };
+  const unanswered = new Map<Request, number>();
+  context.on('request', (request) => void unanswered.set(request, performance.now()));
+  context.on('requestfinished', (request) => void unanswered.delete(request));
+  context.on('requestfailed', (request) => void unanswered.delete(request));
+  const made = { url, page: await context.newPage(), note: (_: string): void => undefined, unanswered };
   await watch(context, new URL(url).host, (text) => made.note(text));
   shared = made;
   return made;
@@ -120,9 +133,15 @@ export async function visit(
     await run(page);
     await leave(page);
   } catch (error) {
+    const now = performance.now();
+    for (const [request, at] of visited.unanswered) {
+      problems.push(`not answered after ${Math.round(now - at)} ms: ${request.method()} ${request.url()}`);
+    }
+    const shown = await page.locator('body').ariaSnapshot({ timeout: 5_000 }).catch(String);
+    problems.push(`the page showed: ${shown.slice(0, 2_000)}`);
     shared = undefined;
     await page.context().close();
-    throw problems.length > 0 ? new Error(`in the console:\n${problems.join('\n')}`, { cause: error }) : error;
+    throw new Error(`in the console:\n${problems.join('\n')}`, { cause: error });
   }
   if (problems.length > 0) throw new Error(`in the console:\n${problems.join('\n')}`);
 }
