@@ -134,6 +134,53 @@ test.each([
   30_000,
 );
 
+test.each([
+  ['digits', '1'.repeat(100_000)],
+  ['digits with a point', `${'1'.repeat(50_000)}.${'1'.repeat(50_000)}`],
+])(
+  'a cell of many %s that is no number',
+  async (_, digits) => {
+    const { path } = await newEntity(tenant, fields('n number'));
+    const { result, stallMs } = await measureStall(() =>
+      tenant.post(`${path}/import?format=csv`, `n\n${digits}x\n`, { 'content-type': 'text/csv' }),
+    );
+    expect([result.status, result.body.data.created, result.body.data.refused]).toEqual([200, 0, 1]);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  },
+  60_000,
+);
+
+test('nine hundred upserts by decimals of a thousand digits', async () => {
+  const { path } = await newEntity(tenant, [{ key: 'd', type: 'decimal', unique: true }]);
+  const upsert = (i: number): object => ({
+    op: 'upsert',
+    by: 'd',
+    data: { d: `1.${'0'.repeat(990)}${1_000_000 + i}` },
+  });
+  const operations = Array.from({ length: 900 }, (_, i) => upsert(i));
+  const { result, stallMs } = await measureStall(() => tenant.post(`${path}/bulk`, { operations }));
+  expect([result.status, result.body.data.succeeded]).toEqual([200, 900]);
+  expect(stallMs).toBeLessThan(STALL_MAX_MS);
+}, 60_000);
+
+test('sums of three hundred digits in thousands of groups', async () => {
+  const numbers = Array.from({ length: 10 }, (_, i) => `n${i} number`);
+  const { path } = await newEntity(tenant, fields('g text', ...numbers));
+  const line = (i: number) =>
+    JSON.stringify({
+      g: `${i >> 1}`,
+      ...Object.fromEntries(numbers.map((_, n) => [`n${n}`, i % 2 === 0 ? 1e300 : 1])),
+    });
+  const lines = Array.from({ length: 4_000 }, (_, i) => line(i)).join('\n');
+  const imported = await tenant.post(`${path}/import?format=ndjson`, lines, { 'content-type': 'application/x-ndjson' });
+  expect(imported.body.data.created).toBe(4_000);
+  const metrics = numbers.map((_, n) => `sum:n${n}`).join();
+  const { result, stallMs } = await measureStall(() => tenant.get(`${path}/aggregate?groupBy=g&metrics=${metrics}`));
+  expect([result.status, result.body.data.items.length]).toEqual([200, 2_000]);
+  expect(result.body.data.items[0].sum_n0).toBe(`1${'0'.repeat(299)}1`);
+  expect(stallMs).toBeLessThan(STALL_MAX_MS);
+}, 60_000);
+
 const relatedLines: [string, number, (line: number) => string][] = [
   ['different names', 500, (line) => `{${list(50, (i) => `"${line * 50 + i}.":1`)}}`],
   ['different values', 500, (line) => `{"rs.code":[${list(1_000, (i) => `"${line * 1_000 + i}"`)}]}`],

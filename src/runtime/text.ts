@@ -71,3 +71,10 @@ function jsonBound(value: unknown): number {
   else for (const key in value) sum += 6 * key.length + 4 + jsonBound((value as JsonObject)[key]);
   return sum;
 }
+
+/** The digits without the zeros at their end. A pattern takes the square of their length where zeros are followed by others. */
+export function withoutFinalZeros(digits: string): string {
+  let end = digits.length;
+  while (digits[end - 1] === '0') end -= 1;
+  return digits.slice(0, end);
+}

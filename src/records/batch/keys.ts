@@ -8,6 +8,7 @@ import { unwrap } from '../../entities/values.ts';
 import { invalidField } from '../../errors.ts';
 import { columnOf } from '../../expression/to-sql.ts';
 import { raw, type Sql, sql } from '../../runtime/sql.ts';
+import { withoutFinalZeros } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
 import type { BatchItem } from './items.ts';
 
@@ -63,7 +64,9 @@ export function uniqueText(field: Field, input: unknown): string | undefined {
 /** The text of a stored value. */
 export function textOf({ type }: Field, stored: unknown): string {
   const text = String(stored);
-  return type === 'decimal' && text.includes('.') ? text.replace(/\.?0+$/, '') : text;
+  if (type !== 'decimal' || !text.includes('.')) return text;
+  const digits = withoutFinalZeros(text);
+  return digits.endsWith('.') ? digits.slice(0, -1) : digits;
 }
 
 /** The condition that `r` has one of the values; an index on the field serves it. */

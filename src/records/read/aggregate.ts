@@ -13,7 +13,9 @@ import { isOrdered, NUMBER } from '../../expression/value-types.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { parameters } from '../../http/parameters.ts';
 import { LIMITS } from '../../limits.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
+import { withoutFinalZeros } from '../../runtime/text.ts';
 import { countRead } from '../../usage/tally.ts';
 import { selectInTurn } from './list.ts';
 import { LEGACY_FILTER, type ListInput, ListQuery } from './parameters.ts';
@@ -71,7 +73,13 @@ export async function aggregateRecords(
   if (rows.length > groupsMax) {
     throw invalidField('groupBy', `produces more than ${groupsMax} groups; filter the records`);
   }
-  return sized({ items: rows.map((row) => itemOf(row, metrics, groups)) }, received.taken);
+  const items: Record<string, unknown>[] = [];
+  for (const row of rows) {
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
+    items.push(itemOf(row, metrics, groups));
+  }
+  return sized({ items }, received.taken);
 }
 
 function parseInput(input: AggregateInput, names: Names): { metrics: Metric[]; groups: FieldRef[] } {
@@ -199,6 +207,6 @@ function numberOrText(text: string): number | string {
 
 /** Whether the number's shortest form has the same digits as this integer. */
 function isWrittenExactly(integer: string, number: number): boolean {
-  const digits = integer.replace(/^-/, '').replace(/0+$/, '');
+  const digits = withoutFinalZeros(integer.replace(/^-/, ''));
   return number.toExponential().replace(/e.*$/, '').replace(/[-.]/g, '') === digits;
 }
