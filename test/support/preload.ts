@@ -3,5 +3,5 @@
 import { setDefaultTimeout } from 'bun:test';
 import { useStoresOfWorker } from './stores.ts';
 
-useStoresOfWorker();
+await useStoresOfWorker();
 setDefaultTimeout(120_000);
