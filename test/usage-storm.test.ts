@@ -12,7 +12,6 @@ const NOTES = '/api/entities/notes/records';
 const BULK = 3;
 /** What a killed process may lose, in milliseconds. */
 const LOST_MS = 10_000;
-const STORM_MS = LOST_MS + 2_500;
 const QUOTA = 100_000;
 
 let stores: SharedStores;
@@ -88,7 +87,10 @@ test('two of three processes are killed among writes: counts and quotas against 
     };
     return { done, end };
   });
-  await delay(STORM_MS);
+  // Until each has confirmed something that it must not lose.
+  const isEarly = ({ writes }: Confirmed): boolean =>
+    !((writes[0]?.at ?? Number.NaN) < performance.now() - LOST_MS - 500);
+  while (models.some(isEarly)) await delay(100);
   const killedAt = performance.now();
   await Promise.all(killed.map((one) => one.kill()));
   for (const { done } of writers.slice(1)) {

@@ -3,5 +3,5 @@
 import { setDefaultTimeout } from 'bun:test';
 import { useStoresOfWorker } from './stores.ts';
 
-await useStoresOfWorker();
+useStoresOfWorker();
 setDefaultTimeout(120_000);

@@ -1,31 +1,26 @@
 // The stores that this process of the test runner uses. `scripts/test` starts one process per file at a time and names
-// the stores of each in lists, by worker: TEST_DATABASE_URLS and TEST_REDIS_URLS for real stores; for the embedded
-// databases that it started itself, TEST_EMBEDDED_DATABASES is where to ask. Loaded by preload.ts before every test file.
+// the stores of each in lists, by worker: TEST_DATABASE_URLS and TEST_REDIS_URLS for real stores,
+// TEST_EMBEDDED_URLS for the embedded databases that it started itself. Loaded by preload.ts before every test file.
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import process from 'node:process';
 
-const WORKER = process.env.BUN_TEST_WORKER_ID ?? '1';
-
-/**
- * Sets DATABASE_URL and REDIS_URL to the real stores of this worker, if the run has a list of them, else
- * TEST_EMBEDDED_URL to the embedded database of this worker.
- */
-export async function useStoresOfWorker(): Promise<void> {
+/** Sets DATABASE_URL and REDIS_URL to the real stores of this worker, if the run has a list of them. */
+export function useStoresOfWorker(): void {
   for (const name of ['DATABASE_URL', 'REDIS_URL']) {
-    const url = process.env[`TEST_${name}S`]?.split(' ')[Number(WORKER) - 1];
-    if (url) process.env[name] = url;
+    const url = ofWorker(process.env[`TEST_${name}S`]);
+    if (url !== undefined) process.env[name] = url;
   }
-  const databases = process.env.TEST_EMBEDDED_DATABASES;
-  if (process.env.DATABASE_URL || !databases) return;
-  const response = await fetch(`${databases}/${WORKER}`);
-  if (!response.ok) throw new Error(`no embedded database: ${await response.text()}`);
-  process.env.TEST_EMBEDDED_URL = await response.text();
 }
 
 /** The `postgres:` address of the database that test files of this process share; undefined if there is none. */
 export function givenDatabaseUrl(): string | undefined {
-  return process.env.DATABASE_URL || process.env.TEST_EMBEDDED_URL;
+  return process.env.DATABASE_URL || ofWorker(process.env.TEST_EMBEDDED_URLS);
+}
+
+function ofWorker(list = ''): string | undefined {
+  const { BUN_TEST_WORKER_ID = '1' } = process.env;
+  return list.split(' ')[Number(BUN_TEST_WORKER_ID) - 1] || undefined;
 }
 
 /**

@@ -14,6 +14,7 @@ import type { StatementObserver } from '../statement-spans.ts';
 import { currentWork } from '../work.ts';
 import { callerError, endsConnection } from './failures.ts';
 import { PacedReads } from './paced-reads.ts';
+import { ServerCache } from './server-cache.ts';
 import type { temporaryLimit } from './temporary-files.ts';
 import { WIRE_TYPES } from './values.ts';
 
@@ -52,14 +53,6 @@ const KEPT_TEXT_MAX = 8_192;
 
 type Target = { path?: string | false; host: string[]; port: number[] };
 
-/**
- * Statements, their characters, and tenants that a server process caches at most: about 110 MiB of catalogs, and the plans on
- * top. A statement of many terms takes thirty times its text there: 100 KB.
- */
-const MAX_PREPARED = 2_000;
-const MAX_PREPARED_TEXT = 1_500_000;
-const MAX_TENANTS = 250;
-
 /** A plan made once must also suit the table when it has grown, and any limit: so sequential scans and sorts are off. */
 const PLAN_ONCE = planning('force_generic_plan', 'off');
 const PLAN_BY_VALUES = planning('default', 'default');
@@ -71,17 +64,13 @@ function planning(mode: string, others: string): string {
 export class Connection {
   broken = false;
   deadlineAt = 0;
-  /** Statements prepared on the server so far, and their characters. */
-  prepared = 0;
-  preparedText = 0;
+  readonly serverCache: ServerCache;
   /** Time that statements have taken so far, in milliseconds. */
   busyMs = 0;
   /** The server process. */
   pid = 0;
   /** Since when it is lent, by `performance.now()`; 0 while it is idle. */
   lentAt = 0;
-  /** Tenants served so far: the server process caches the catalog of each. */
-  readonly #tenants = new Set<string>();
   #current: Running | undefined;
   /** Of the query in flight: called for what arrives, before it is parsed. */
   #onReceived: ((bytes: number) => void) | undefined;
@@ -97,6 +86,7 @@ export class Connection {
   constructor(options: ConnectionOptions, onBroken: (connection: Connection) => void) {
     this.#onBroken = onBroken;
     this.#onStatement = options.onStatement;
+    this.serverCache = new ServerCache(options);
     this.#plansOnce = options.hasProcess ? false : null;
     this.#limitTemporary = options.hasProcess ? options.limitTemporary : undefined;
     const given = {
@@ -112,26 +102,6 @@ export class Connection {
       socket: (target: Target) => this.#connect(target),
     };
     this.#sql = postgres(options.url, given as unknown as postgres.Options<Record<string, never>>);
-  }
-
-  /** Whether the server process has cached so much that a new one is to replace it. */
-  get hasCachedMuch(): boolean {
-    const isFull = this.prepared >= MAX_PREPARED || this.preparedText >= MAX_PREPARED_TEXT;
-    return isFull || this.#tenants.size >= MAX_TENANTS;
-  }
-
-  /** Notes for whom it is lent. */
-  willServe(tenantId: string | null): void {
-    if (tenantId !== null) this.#tenants.add(tenantId);
-  }
-
-  /** How many tenants it has served. */
-  get tenants(): number {
-    return this.#tenants.size;
-  }
-
-  knows(tenantId: string | null): boolean {
-    return tenantId !== null && this.#tenants.has(tenantId);
   }
 
   /** Whether a statement is running. */
@@ -261,10 +231,7 @@ export class Connection {
       throw callerError(error);
     } finally {
       // One that failed is kept too.
-      if (running.prepare && !running.prepared) {
-        this.prepared++;
-        this.preparedText += keptText;
-      }
+      if (running.prepare && !running.prepared) this.serverCache.addStatement(keptText);
       this.#current = undefined;
       this.busyMs += performance.now() - startedAt;
       this.#onReceived = undefined;

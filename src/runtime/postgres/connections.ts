@@ -112,8 +112,9 @@ export class Connections {
     for (let i = 0; i < this.homes; i++) {
       const connection = this.#slots[(home + i) % this.homes];
       if (connection === undefined) continue;
-      if (connection.lentAt !== 0) busy += now - connection.lentAt < lentLongMs ? 1 : 0;
-      else if (busy <= held || connection.tenants < FEW_TENANTS || connection.knows(tenantId)) return connection;
+      const { lentAt, serverCache } = connection;
+      if (lentAt !== 0) busy += now - lentAt < lentLongMs ? 1 : 0;
+      else if (busy <= held || serverCache.tenants < FEW_TENANTS || serverCache.hasTenant(tenantId)) return connection;
     }
     return undefined;
   }

@@ -156,7 +156,7 @@ export class Pool {
       if (ticket === undefined) break;
       const waiter = ticket.item;
       waiter.connection = connections.take(waiter.wish, ticket.share.running - 1, now);
-      waiter.connection.willServe(waiter.work.tenantId);
+      waiter.connection.serverCache.addTenant(waiter.work.tenantId);
       waiter.resolve(waiter.connection);
     }
     if (isPatient) this.#dispatchLater();
@@ -184,7 +184,7 @@ export class Pool {
   }
 
   #release(connection: Connection): void {
-    if (connection.broken || connection.hasCachedMuch) this.#retire(connection);
+    if (connection.broken || connection.serverCache.isFull) this.#retire(connection);
     else {
       this.#connections.release(connection, performance.now());
       this.#dispatch();
