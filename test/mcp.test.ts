@@ -486,6 +486,19 @@ describe('the protocol', () => {
     expect((await fetch(`${service.url}/mcp`, { headers: owner })).status).toBe(405);
   });
 
+  test.each(['0.1', '9007199254740993', 'true', 'null', '[1]'])(
+    'the id %s, which is no string and no integer, is refused and not repeated',
+    async (id) => {
+      const headers = { ...owner, 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+      for (const method of ['ping', 'tools/list', 'initialize']) {
+        const body = `{"jsonrpc":"2.0","id":${id},"method":"${method}"}`;
+        const refused = await fetch(`${service.url}/mcp`, { method: 'POST', headers, body });
+        expect(refused.status).toBe(400);
+        expect(await refused.json()).toMatchObject({ jsonrpc: '2.0', id: null, error: { code: -32600 } });
+      }
+    },
+  );
+
   test('a subscription needs a credential, and ends with the service', async () => {
     expect((await sendModern('subscriptions/listen', { notifications: {} })).status).toBe(401);
     const response = await fetch(`${service.url}/mcp`, {

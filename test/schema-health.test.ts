@@ -8,6 +8,7 @@ import { repairSchemas } from '../src/health/schema-repair.ts';
 import { compile, identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { measureStorageOnce } from '../src/usage/storage.ts';
+import { callTool } from './support/mcp-calls.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { runInSchema } from './support/tenant-database.ts';
@@ -31,6 +32,9 @@ beforeEach(async () => {
   await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'title', type: 'text', unique: true }] });
   for (const title of ['one', 'two']) await tenant.post('/api/entities/notes/records', { title });
 });
+
+/** What the log says of a request that has met it. */
+const DAMAGED = 'the schema of a tenant is damaged';
 
 const health = async (): Promise<Json> => (await service.admin.get('/health/schema')).body.data;
 const fix = async (): Promise<Json> => (await service.admin.post('/health/schema/fix')).body.data;
@@ -127,9 +131,16 @@ describe('each fault is found and repaired', () => {
       await runInSchema(service, tenant, `alter table ${table} drop column ${column} cascade`);
       await service.app.invalidations.publish('catalog', tenant.id);
       const body = { name: 'more', fields: [{ key: 'f', type: 'text' }] };
+      const logged = (): number => service.logged.filter((line) => line.includes(DAMAGED)).length;
+      const before = logged();
       const refused = await tenant.post('/api/entities', body);
       expect(refused).toMatchObject({ status: 503, body: { error: { code: 'SERVICE_UNAVAILABLE' } } });
       expect(refused.body.error.message).toContain('POST /health/schema/fix');
+      expect(logged()).toBe(before + 1);
+      const { text } = await callTool(service.url, 'list_entities', {}, { 'x-api-key': tenant.key });
+      expect(text).toContain('"isError":true');
+      expect(text).toContain('POST /health/schema/fix');
+      expect(logged()).toBe(before + 2);
       expect((await bystander.get('/api/entities')).status).toBe(200);
       expect(await fix()).toEqual({ fixed: 1, errors: [] });
       expect((await tenant.get('/api/entities/notes/records')).status).toBe(200);

@@ -18,15 +18,31 @@ const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 export function failures(app: App) {
   return new Elysia({ name: 'failures' }).onError({ as: 'global' }, async ({ code, error, request }) => {
     const requestId = requestIdOf(request);
-    const known = translate(code, error);
-    if (known !== undefined) {
-      if (isColumnMissing(error)) app.log.error('the schema of a tenant is damaged', { requestId, cause: error });
-      app.refusals.count(known.ecode);
-      return failure(known, requestId);
-    }
-    app.log.error('unexpected request failure', { requestId, cause: error });
-    return failure(new ServiceError('INTERNAL_ERROR', 'internal server error'), requestId);
+    return failure(reported(app, error, { code, requestId, unexpected: 'unexpected request failure' }), requestId);
   });
+}
+
+/** The error to answer with; counts it as a refusal, and logs an unexpected one under that name. */
+export function reported(
+  app: App,
+  error: unknown,
+  { code, requestId, unexpected }: { code?: unknown; requestId: string | undefined; unexpected: string },
+): ServiceError {
+  const known = knownFailure(app, error, { code, requestId });
+  if (known === undefined) app.log.error(unexpected, { requestId, cause: error });
+  const answer = known ?? new ServiceError('INTERNAL_ERROR', 'internal server error');
+  app.refusals.count(answer.ecode);
+  return answer;
+}
+
+/** What an error means to the caller; undefined for an unexpected one. Logs what operators must know of. */
+export function knownFailure(
+  app: App,
+  error: unknown,
+  { code, requestId }: { code?: unknown; requestId?: string | undefined } = {},
+): ServiceError | undefined {
+  if (isColumnMissing(error)) app.log.error('the schema of a tenant is damaged', { requestId, cause: error });
+  return translate(code, error);
 }
 
 /** A tenant's schema is damaged, or is being upgraded. */
@@ -34,8 +50,7 @@ function isColumnMissing(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '42703';
 }
 
-/** The error to report; undefined for an unexpected one. */
-export function translate(code: unknown, error: unknown): ServiceError | undefined {
+function translate(code: unknown, error: unknown): ServiceError | undefined {
   if (error instanceof ServiceError) return error;
   const sqlState = (error as { code?: unknown } | null)?.code;
   if (typeof sqlState === 'string' && /^22[0-9A-Z]{3}$/.test(sqlState)) {

@@ -1,7 +1,12 @@
 // MCP over streamable HTTP at /mcp, in both protocol revisions: 2026-07-28, which has no sessions, and 2025-11-25.
 // A request without a credential may list the tools and sign in; an invalid credential gets 401. The SDK answers
 // protocol errors, as JSON-RPC errors; earlier errors have the envelope of REST. Contract: decisions#mcp.
-import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@modelcontextprotocol/server';
+import {
+  createMcpHandler,
+  type McpHttpHandler,
+  type McpServerFactory,
+  preloadSchemas,
+} from '@modelcontextprotocol/server';
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';
@@ -101,6 +106,8 @@ const END = route({
 });
 
 export function mcpRoutes(app: App, routes: Routes) {
+  // Otherwise the first call makes them, and all others wait for 50 to 70 ms.
+  preloadSchemas();
   const calls = createMcpHandler(serverFor(app));
   const streams = createMcpHandler(serverFor(app), { onerror: (error) => app.log.debug('MCP', { error }) });
   streamHandlersOf(app).add(streams);
@@ -213,16 +220,24 @@ function slugIn({ method, params }: JsonObject): string | undefined {
   return typeof slug === 'string' ? slug : undefined;
 }
 
-/** The message, or a JSON-RPC parse error for an invalid body. */
+/** The message, or a JSON-RPC error for a body that is no JSON, or whose id is a number that no id can be. */
 async function readMessage(app: App, request: Request): Promise<JsonObject | Response> {
   try {
     const { maxBodyBytes } = app.config;
-    return await readJson(request, credentialsIn(request.headers).length > 0 ? maxBodyBytes : openMax(maxBodyBytes));
+    const bytesMax = credentialsIn(request.headers).length > 0 ? maxBodyBytes : openMax(maxBodyBytes);
+    const message = await readJson(request, bytesMax);
+    // The SDK refuses such a message too, but repeats the number as the id of its refusal.
+    const isId = typeof message.id !== 'number' || Number.isSafeInteger(message.id);
+    return isId ? message : rpcFailure(-32600, 'the id must be a string or an integer');
   } catch (error) {
     if (!(error instanceof ServiceError) || error.status !== 400) throw error;
-    const body = { jsonrpc: '2.0', id: null, error: { code: -32700, message: error.message } };
-    return Response.json(body, { status: 400 });
+    return rpcFailure(-32700, error.message);
   }
+}
+
+/** The refusal of a message whose id cannot be told. */
+function rpcFailure(code: number, message: string): Response {
+  return Response.json({ jsonrpc: '2.0', id: null, error: { code, message } }, { status: 400 });
 }
 
 /** Opens a session for an `initialize`, a method of the 2025 revision. */

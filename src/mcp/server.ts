@@ -6,9 +6,9 @@ import type { TSchema } from '@sinclair/typebox';
 import { requireTenant, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
-import { ServiceError, unauthorized } from '../errors.ts';
+import { unauthorized } from '../errors.ts';
 import { check } from '../http/check.ts';
-import { translate } from '../http/failures.ts';
+import { reported } from '../http/failures.ts';
 import { errorBody } from '../http/reply.ts';
 import { asCall } from '../runtime/work.ts';
 import { ACCESS_TOOLS } from './access-tools.ts';
@@ -94,12 +94,7 @@ async function callTool(
 }
 
 function failureResult(app: App, error: unknown, requestId: string | undefined): CallToolResult {
-  let known = translate(undefined, error);
-  if (known === undefined) {
-    app.log.error('unexpected tool failure', { requestId, cause: error });
-    known = new ServiceError('INTERNAL_ERROR', 'internal server error');
-  }
-  app.refusals.count(known.ecode);
+  const known = reported(app, error, { requestId, unexpected: 'unexpected tool failure' });
   const text = JSON.stringify({ success: false, error: errorBody(known, requestId) });
   return { content: [{ type: 'text', text }], isError: true };
 }

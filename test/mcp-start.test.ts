@@ -1,0 +1,17 @@
+// What the first MCP call of a process would cost all others: the protocol's schemas, which take 50 to 70 ms in one go, are
+// made before the service listens. Contract: neighbours#fair-shares.
+import { expect, test } from 'bun:test';
+import { preloadSchemas } from '@modelcontextprotocol/server';
+import { startService } from './support/service.ts';
+import { threadTimes } from './support/stalls.ts';
+
+test('a service that listens has made the schemas of MCP', async () => {
+  const service = await startService();
+  try {
+    const before = threadTimes().cpuMs;
+    preloadSchemas();
+    expect(threadTimes().cpuMs - before).toBeLessThan(10);
+  } finally {
+    await service.stop();
+  }
+});
