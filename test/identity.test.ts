@@ -3,6 +3,7 @@ import { newAddress } from './support/addresses.ts';
 import { claimsOf, forgeries, signerWith, validClaims } from './support/forged-tokens.ts';
 import { mailedToken, mailsTo } from './support/mailbox.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { runInSchema } from './support/tenant-database.ts';
 import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
 
 const JWT_SECRET = 'jwt-secret-of-identity';
@@ -246,6 +247,12 @@ describe('registering', () => {
       expect(new Set(answers.map(({ body: answer }) => answer.error.message)).size).toBe(1);
     }
     expect((await post(REGISTER, who(), { 'x-tenant-id': null })).status).toBe(400);
+  });
+
+  test('a tenant that is deleted meanwhile gives a 404, which the document names', async () => {
+    const gone = await service.tenant({ settings: { selfRegistration: true } });
+    await runInSchema(service, gone, 'drop table users cascade');
+    expect((await post(REGISTER, who(), { 'x-tenant-id': gone.slug })).status).toBe(404);
   });
 });
 

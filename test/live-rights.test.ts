@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, setSystemTime, spyOn, test } from 'bun:tes
 import type { TenantCaller } from '../src/access/caller.ts';
 import { recognize } from '../src/access/credential-kinds.ts';
 import { callerOfOpener, isKnownGood, openerOf } from '../src/access/resolve-opener.ts';
+import { unauthorized, unavailable } from '../src/errors.ts';
 import { AccessGroup } from '../src/realtime/access-group.ts';
 import { type LiveConnection, TenantConnections } from '../src/realtime/tenant-connections.ts';
 import { closeAfterEach } from './support/connections.ts';
@@ -165,6 +166,30 @@ test('changes that are announced together load the rights of each stream once', 
   expect(refresh.mock.calls.length).toBeLessThan(200);
   refresh.mockRestore();
   connections.closeAll('stopping');
+});
+
+test('rights that cannot be loaded for a moment are loaded again, and the stream stays; revoked ones end it', async () => {
+  const connections = new TenantConnections(service.app, 'some tenant');
+  const ended: string[] = [];
+  const connection: LiveConnection = { deliver: () => undefined, disconnect: (_, reason) => void ended.push(reason) };
+  const [before, after] = ['before', 'after'].map(
+    (role) => ({ kind: 'bot', role, tenant: { status: 'active' } }) as TenantCaller,
+  ) as [TenantCaller, TenantCaller];
+  let failures: Error[] = [unavailable('a statement was late'), unavailable('the database is not available')];
+  const load = async (): Promise<TenantCaller> => {
+    const failure = failures.shift();
+    if (failure !== undefined) throw failure;
+    return after;
+  };
+  const isKnownGood = (): boolean => true;
+  const membership = connections.add({ key: 'k', load, isKnownGood }, before, connection, []);
+  connections.invalidateAccess(true);
+  expect(await membership.callerNow()).toBe(after);
+  expect([failures, ended]).toEqual([[], []]);
+  failures = [unavailable('the database is not available'), unauthorized()];
+  connections.invalidateAccess(true);
+  expect(await membership.callerNow()).toBe(null);
+  expect(ended).toEqual(['revoked']);
 });
 
 test('unannounced, only rights whose credential is not known to be good are loaded again', async () => {

@@ -7,6 +7,7 @@ import { addRole, adminSession, botToken, platformKey, publicKey, userToken } fr
 import { fields, tenantWithEntities } from './support/entities.ts';
 import { startService, type TestService } from './support/service.ts';
 import { openSocket, subscribeSocket, type TestSocket } from './support/streams.ts';
+import { runInSchema } from './support/tenant-database.ts';
 
 let service: TestService;
 beforeAll(async () => {
@@ -150,6 +151,19 @@ test('binary frames and frames over 64 KiB close the connection', async () => {
   const large = await connect();
   large.send(' '.repeat(65_537));
   expect([1009, 1006]).toContain(await large.ended());
+});
+
+test('a socket whose tenant is deleted meanwhile is closed, to connect again, and is no error of the log', async () => {
+  const tenant = await newTenant();
+  const socket = keep(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
+  const errors = (): number => service.logged.filter((line) => line.includes('"level":"error"')).length;
+  const before = errors();
+  await runInSchema(service, tenant, 'alter table entity_definitions rename to gone');
+  await service.app.invalidations.publish('catalog', tenant.id);
+  socket.send({ type: 'subscribe', entity: 'notes' });
+  expect(await socket.ended()).toBe(1013);
+  expect(errors()).toBe(before);
+  await runInSchema(service, tenant, 'alter table gone rename to entity_definitions');
 });
 
 test('a second auth keeps the subscriptions', async () => {

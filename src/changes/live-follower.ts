@@ -8,9 +8,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import { ServiceError } from '../errors.ts';
 import { type ChangesCursor, rightsKeyOf, sealCursor } from '../http/changes-cursor.ts';
 import { LIMITS } from '../limits.ts';
+import { pauseAfter } from '../runtime/unavailability.ts';
 import { forTenant } from '../runtime/work.ts';
 import { type Entry, type OtherEvents, PageReader } from './page.ts';
 import { type PageReceiver, type PageTurn, pageTurnsOf } from './page-turns.ts';
@@ -18,8 +18,10 @@ import { readSelection, type Wanted } from './selection.ts';
 
 /** What a stream does for its follower. */
 export interface FollowedStream extends PageReceiver {
-  /** With the rights of now. */
+  /** With the rights as last loaded. */
   caller(): TenantCaller;
+  /** With the rights of now, which may have to be loaded; null once the stream has ended. */
+  callerNow(): Promise<TenantCaller | null>;
   /** Events that are not of records, as the stream shows them. */
   others: OtherEvents;
   /** Resolves when the client has taken almost all of the last page, or has gone. */
@@ -36,13 +38,6 @@ export interface Following {
   hasCursors: boolean;
   /** Events of a page. */
   limit: number;
-}
-
-/** Waits before a page is read again that could not be read: a statement was late, or the database is away for a moment. */
-const RETRY_AFTER_MS = [500, 1_000, 2_000, 4_000];
-
-function isUnavailable(cause: unknown): boolean {
-  return cause instanceof ServiceError && cause.ecode === 'SERVICE_UNAVAILABLE';
 }
 
 export class LiveFollower {
@@ -88,20 +83,20 @@ export class LiveFollower {
       for (let hasMore = false; !this.#hasStopped && (hasMore || this.#isWoken); ) {
         turn = await pageTurnsOf(this.app).next(this.stream, hasMore);
         this.#isWoken = false;
-        let retryAfterMs: number | undefined;
+        let pauseMs: number | undefined;
         try {
           hasMore = await this.#readPage(turn);
           failures = 0;
           await this.stream.room();
         } catch (cause) {
-          retryAfterMs = RETRY_AFTER_MS[failures++];
-          if (!isUnavailable(cause) || retryAfterMs === undefined) throw cause;
+          pauseMs = pauseAfter(cause, failures++);
+          if (pauseMs === undefined) throw cause;
           // Nothing of the page has been sent.
           hasMore = true;
         }
         turn.end();
         // Without a turn: others read meanwhile.
-        if (retryAfterMs !== undefined) await delay(retryAfterMs, undefined, { ref: false });
+        if (pauseMs !== undefined) await delay(pauseMs, undefined, { ref: false });
       }
     } catch (cause) {
       this.#hasStopped = true;
@@ -116,7 +111,8 @@ export class LiveFollower {
   async #readPage(turn: PageTurn): Promise<boolean> {
     if (this.#hasStopped) return false;
     const { wanted, hasCursors } = this.following;
-    const caller = this.stream.caller();
+    const caller = await this.stream.callerNow();
+    if (caller === null) return false;
     const page = await this.#pages.page(caller, await readSelection(this.app, caller, wanted), this.#cursor);
     if (this.#hasStopped) return false;
     const { rightsKey } = page.cursor;

@@ -1,8 +1,10 @@
 // The connections with one credential, whose access is loaded once for all of them: the caller, and its projection of
-// each entity. `refresh` reloads the access after a change, and rejects when it is revoked or cannot be loaded.
+// each entity. `refresh` reloads the access after a change, and rejects when it is revoked or cannot be loaded for longer.
 // Contract: decisions#changes-of-rights.
+import { setTimeout as delay } from 'node:timers/promises';
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { Entity } from '../entities/field.ts';
+import { pauseAfter } from '../runtime/unavailability.ts';
 import { withoutSignal } from '../runtime/work.ts';
 import { type Projection, projectionOf } from './projection.ts';
 
@@ -63,12 +65,25 @@ export class AccessGroup<Member extends { connection: { accessLoaded?(): void } 
       // Caches that listen to the same invalidation may be cleared later in this turn of the event loop.
       await Promise.resolve();
       const invalidations = this.#invalidations;
-      const caller = requireTenant(await this.source.load());
+      const caller = await this.#load();
       if (this.#invalidations !== invalidations) continue;
       this.caller = caller;
       this.#projections.clear();
       this.#isStale = false;
       for (const { connection } of this.members) connection.accessLoaded?.();
+    }
+  }
+
+  /** Again while the database is unavailable for a moment: meanwhile nothing is sent. */
+  async #load(): Promise<TenantCaller> {
+    for (let failures = 0; ; failures++) {
+      try {
+        return requireTenant(await this.source.load());
+      } catch (cause) {
+        const pauseMs = pauseAfter(cause, failures);
+        if (pauseMs === undefined || this.members.size === 0) throw cause;
+        await delay(pauseMs, undefined, { ref: false });
+      }
     }
   }
 }

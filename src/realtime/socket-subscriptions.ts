@@ -16,6 +16,7 @@ import { precedes, type StreamStart } from '../events/snapshot.ts';
 import { findView } from '../views/views.ts';
 import { cursorFromNow, type Followed, followOf, readFollowing } from './followed-stream.ts';
 import { flat } from './projection.ts';
+import type { Membership } from './tenant-connections.ts';
 import type { SubscribeOptions } from './websocket-protocol.ts';
 
 /** Events of a page. */
@@ -32,7 +33,7 @@ interface Subscription {
 
 /** What the subscriptions need of their socket. */
 export interface SubscribedSocket {
-  caller(): TenantCaller | undefined;
+  membership(): Membership | undefined;
   /** Bytes that are not sent yet. */
   buffered(): number;
   sendText(text: string): void;
@@ -98,14 +99,16 @@ export class SocketSubscriptions {
   /** Begins to follow; the entity must be subscribed to. */
   async follow(entity: string, followed: Followed, fields: readonly string[] | null): Promise<void> {
     const subscription = this.#byEntity.get(entity);
-    const caller = this.socket.caller();
-    if (subscription === undefined || caller === undefined) return;
-    const cursor = followed.following.cursor ?? (await cursorFromNow(this.app, caller));
+    const membership = this.socket.membership();
+    if (subscription === undefined || membership === undefined) return;
+    const current = (): Membership => this.socket.membership() ?? membership;
+    const cursor = followed.following.cursor ?? (await cursorFromNow(this.app, membership.caller));
     subscription.follower?.stop();
     const follower = new LiveFollower(
       this.app,
       {
-        caller: () => this.socket.caller() ?? caller,
+        caller: () => current().caller,
+        callerNow: () => current().callerNow(),
         others: () => null,
         takenAt: () => this.#takenAt,
         cut: () => this.socket.cut(),

@@ -12,11 +12,12 @@ import type { App } from '../app.ts';
 import { type Following, LiveFollower } from '../changes/live-follower.ts';
 import type { Seen } from '../changes/reader.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { forbidden, quotaProblem, rateLimited, ServiceError, unauthorized } from '../errors.ts';
+import { forbidden, quotaProblem, rateLimited, unauthorized } from '../errors.ts';
 import { ADMIN_EVENTS, type CommittedEvent, DEFINITION_CHANGED } from '../events/event.ts';
 import { precedes, type StreamStart } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { mayFollow } from '../http/changes-cursor.ts';
+import { knownFailure } from '../http/failures.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { openTimeOf } from '../usage/open-time.ts';
@@ -169,13 +170,14 @@ class SseStream implements LiveConnection {
       this.app,
       {
         caller: () => membership.caller,
+        callerNow: () => membership.callerNow(),
         others: (event) => this.#otherEvent(membership, event),
         takenAt: () => this.#channel.takenAt,
         cut: () => this.#channel.cut(),
         room: () => this.#channel.room(maxQueuedEvents - limit, LIMITS.replay.unsent),
         send: (entry, cursor) => this.#channel.send(followedFrame(entry, slug, cursor)),
         failed: (cause) => {
-          if (!(cause instanceof ServiceError)) this.app.log.error('a stream cannot follow', { cause });
+          if (knownFailure(this.app, cause) === undefined) this.app.log.error('a stream cannot follow', { cause });
           this.disconnect();
         },
       },

@@ -1,7 +1,7 @@
 // The live connections of one tenant in this process. They are indexed by entity, so that an event costs nothing for
 // connections that do not subscribe to its entity, and grouped by credential, so that access is loaded and an event is
 // projected once per group. Before an event is delivered, access that may have changed is loaded again.
-// Failures: a group whose access is revoked or cannot be loaded is disconnected.
+// Failures: a group whose access is revoked, or cannot be loaded for some seconds, is disconnected.
 // Contract: decisions#changes-of-rights, decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -29,12 +29,6 @@ export interface LiveConnection {
   accessLoaded?(): void;
 }
 
-interface Waiting {
-  event: CommittedEvent;
-  /** About that of its JSON. */
-  length: number;
-}
-
 /** A connection in the group of its credential. */
 export class Membership {
   constructor(
@@ -47,6 +41,11 @@ export class Membership {
 
   get caller(): TenantCaller {
     return this.group.caller;
+  }
+
+  /** With the access of now; null when it has ended. */
+  callerNow(): Promise<TenantCaller | null> {
+    return this.tenant.currentCaller(this.group.source.key);
   }
 }
 
@@ -66,7 +65,8 @@ export class TenantConnections implements Subscriber {
   /** By subscribed entity, and under ALL_ENTITIES. */
   readonly #byEntity = new Map<string, Set<Membership>>();
   readonly #stale = new Set<AccessGroup<Membership>>();
-  #queue: Waiting[] = [];
+  /** With about the lengths of their JSON. */
+  #queue: { event: CommittedEvent; length: number }[] = [];
   /** The length of the queued events' JSON. */
   #queuedLength = 0;
   #draining: Promise<void> | undefined;

@@ -6,6 +6,7 @@ import { admits, type Narrowing, NOT_NARROWED } from '../access/opener.ts';
 import type { Page } from '../access/origins.ts';
 import type { App } from '../app.ts';
 import { quotaProblem, ServiceError } from '../errors.ts';
+import { knownFailure } from '../http/failures.ts';
 import type { TextSocket } from '../runtime/socket.ts';
 import { countFor } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
@@ -63,7 +64,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
     private readonly network: string,
   ) {
     this.#subscriptions = new SocketSubscriptions(app, {
-      caller: () => this.#membership?.caller,
+      membership: () => this.#membership,
       buffered: () => this.ownBytes,
       sendText: (text) => this.#sendText(text),
       cut: () => this.cut(),
@@ -105,8 +106,9 @@ export class WebSocketConnection implements LiveConnection, Reader {
       if (lookup.kind === 'auth') await this.#authenticate(lookup.token);
       else await this.#subscribe(lookup.entity, lookup.options);
     } catch (cause) {
-      if (!(cause instanceof ServiceError)) throw cause;
-      this.#socket?.close(CLOSE.overloaded, cause.message);
+      const known = knownFailure(this.app, cause);
+      if (known === undefined) throw cause;
+      this.#socket?.close(CLOSE.overloaded, known.message);
     }
   }
 
@@ -202,7 +204,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
 
   async #subscribe(name: string, options: SubscribeOptions): Promise<void> {
     const membership = this.#membership;
-    const caller = await membership?.tenant.currentCaller(membership.group.source.key);
+    const caller = await membership?.callerNow();
     // Without a caller, `disconnect` has already been called.
     if (membership === undefined || caller == null) return;
     const view = options.view ?? this.#narrowing.follow?.view ?? null;
@@ -223,13 +225,14 @@ export class WebSocketConnection implements LiveConnection, Reader {
 
   /** What a subscription follows is gone; or it cannot be read now, and its client connects again, from its last cursor. */
   #onFailed(entity: string, cause: unknown): void {
-    if (!(cause instanceof ServiceError)) this.app.log.error('a subscription cannot follow', { cause });
-    if (!(cause instanceof ServiceError) || cause.status >= 500) {
+    const known = knownFailure(this.app, cause);
+    if (known === undefined) this.app.log.error('a subscription cannot follow', { cause });
+    if (known === undefined || known.status >= 500) {
       this.#socket?.close(CLOSE.overloaded, 'events cannot be read');
       return;
     }
     const entities = this.#state.entities.filter((name) => name !== entity);
-    this.#apply(refused({ ...this.#state, entities }, cause.message));
+    this.#apply(refused({ ...this.#state, entities }, known.message));
   }
 
   #awaitExpiry(): void {

@@ -52,7 +52,7 @@ const REGISTER = route({
   body: Registration,
   example: { email: 'grace@example.com', name: 'Grace', password: 'correct horse battery' },
   ok: [201, PersonSchema],
-  errors: ['FORBIDDEN', 'CONFLICT', 'RATE_LIMITED', 'QUOTA_EXCEEDED'],
+  errors: ['FORBIDDEN', 'NOT_FOUND', 'CONFLICT', 'RATE_LIMITED', 'QUOTA_EXCEEDED'],
 });
 const FORGOT = route({
   ...open,
@@ -68,7 +68,7 @@ const RESET = route({
   summary: 'Set a new password with a mailed token',
   body: PasswordReset,
   ok: [200, Type.Object({ reset: Type.Literal(true) })],
-  errors: ['FORBIDDEN'],
+  errors: ['FORBIDDEN', 'NOT_FOUND'],
 });
 const CHANGE = route({
   mayCall: ({ kind }) => propertiesOf(kind).account === 'user',

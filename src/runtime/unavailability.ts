@@ -1,0 +1,12 @@
+// How open streams bear a database that is away for a moment, or too slow once: what failed with 503 is tried again after a
+// pause, and given up when it has failed five times in a row. Failures of other kinds are final.
+// Times are milliseconds. Contract: decisions#changes-of-rights, feed#resume.
+import { ServiceError } from '../errors.ts';
+
+const PAUSES_MS = [500, 1_000, 2_000, 4_000];
+
+/** The pause after a failure that `failures` others have preceded; undefined when it is not to be tried again. */
+export function pauseAfter(cause: unknown, failures: number): number | undefined {
+  const isUnavailable = cause instanceof ServiceError && cause.ecode === 'SERVICE_UNAVAILABLE';
+  return isUnavailable ? PAUSES_MS[failures] : undefined;
+}
