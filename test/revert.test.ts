@@ -1,5 +1,6 @@
 // Undoing what was done in a span, or by an import. Contract: history#revert.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
+import { inFittingParts, PartTooLarge } from '../src/history/fitting-parts.ts';
 import { bearer, everyKind, userToken } from './support/credentials.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import {
@@ -181,6 +182,39 @@ test('an import is undone by its id, of a thousand records and with large ones, 
   const stranger = await service.tenant();
   expect((await stranger.post('/api/changes/revert', { importId })).status).toBe(404);
 }, 60_000);
+
+test('records are undone in parts that fit: few are tried in vain, and all of small ones together', async () => {
+  const sizes = [...Array(300).fill(1), ...Array(900).fill(900_000), 9_000_000, ...Array(600).fill(1)] as number[];
+  const parts = Array.from({ length: Math.ceil(sizes.length / 200) }, (_, i) => i);
+  const taken: number[][] = [];
+  let tooLarge = 0;
+  const isDone = await inFittingParts(
+    parts,
+    (part) => sizes.slice(200 * part, 200 * (part + 1)),
+    async (records) => {
+      const isTooLarge = records.length > 1 && records.reduce((sum, size) => sum + size) > 8_388_608;
+      if (isTooLarge) tooLarge++;
+      if (isTooLarge) throw new PartTooLarge();
+      taken.push([...records]);
+    },
+    () => false,
+  );
+  expect([isDone, taken.flat()]).toEqual([true, sizes]);
+  // Nine of the large ones fit; so few more were tried that two of three parts fit.
+  const large = taken.filter(([first]) => first === 900_000);
+  expect(large.length).toBeLessThan(900 / 6);
+  expect(tooLarge).toBeLessThan(large.length / 2);
+  expect(taken[0]).toHaveLength(200);
+  expect(Math.max(...taken.slice(-5).map(({ length }) => length))).toBeGreaterThan(100);
+  expect(
+    await inFittingParts(
+      [1],
+      () => sizes,
+      async () => undefined,
+      () => true,
+    ),
+  ).toBe(false);
+});
 
 test('needs a tenant admin, and a span or an import', async () => {
   const span = { from: '2026-01-01T00:00:00Z', to: '2026-01-02T00:00:00Z' };

@@ -6,7 +6,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
-import { invalidField, ServiceError } from '../errors.ts';
+import { invalidField } from '../errors.ts';
 import { EVENT_COLUMNS, RECORD_EVENTS, type RecordEventType } from '../events/event.ts';
 import { type FeedEvent, type StoredFeedEvent, toFeedEvent } from '../events/feed.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../records/row.ts';
@@ -14,6 +14,7 @@ import { ByteBudget } from '../runtime/byte-budget.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
+import { PartTooLarge } from './fitting-parts.ts';
 
 /** Records that one revert may touch. */
 const RECORDS_MAX = 100_000;
@@ -100,14 +101,7 @@ export function touchedIn(part: TouchedPart): Touched[] {
   );
 }
 
-/** The values of these records take too many bytes to be read at once. */
-export class PartTooLarge extends ServiceError {
-  constructor() {
-    super('SERVICE_UNAVAILABLE', 'the records are too large to be read at once');
-  }
-}
-
-/** What undoes the changes of each record. */
+/** What undoes the changes of each record. Rejects with `PartTooLarge`. */
 export async function undosOf(app: App, catalog: Catalog, records: readonly Touched[]): Promise<Map<Touched, Undo>> {
   const max = records.length === 1 ? Number.POSITIVE_INFINITY : PART_BYTES;
   const budget = new ByteBudget(max, () => new PartTooLarge());

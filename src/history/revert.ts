@@ -22,10 +22,10 @@ import { keepGarbageSmall } from '../runtime/garbage.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { currentWork, forTenant } from '../runtime/work.ts';
+import { inFittingParts } from './fitting-parts.ts';
 import { restoreRecord } from './restore.ts';
 import {
   bodyBack,
-  PartTooLarge,
   type Touched,
   type TouchedPart,
   touchedIn,
@@ -37,8 +37,6 @@ import {
 /** How long a call goes on, in milliseconds, and how many conflicts it lists. */
 const CALL_MS = 40_000;
 const CONFLICTS_LISTED = 1_000;
-/** How many more records are undone together after a part that was not too large. */
-const GROWTH = 1.25;
 /** What a process runs at once, half of it for one tenant: a call that touches 100,000 records holds 20 MB. */
 const places = new Semaphore({ slots: 2, shareWaitingMax: 20, waitMs: 2 * CALL_MS });
 
@@ -163,26 +161,8 @@ class Revert {
 
   async run(touched: readonly TouchedPart[], isCut: () => boolean): Promise<Reverted> {
     const until = performance.now() + CALL_MS;
-    const parts: (TouchedPart | readonly Touched[])[] = touched.toReversed();
-    // A part that is too large costs its bytes and a connection: those after it begin small, and grow while they fit.
-    let atOnce = Number.POSITIVE_INFINITY;
-    for (let next = parts.pop(); next !== undefined; next = parts.pop()) {
-      const all = typeof next === 'string' ? touchedIn(next) : next;
-      if (isCut() || performance.now() > until) {
-        this.result.hasMore = true;
-        break;
-      }
-      const part = all.slice(0, atOnce);
-      if (part.length < all.length) parts.push(all.slice(atOnce));
-      try {
-        await this.#undo(part);
-        atOnce = Math.ceil(atOnce * GROWTH);
-      } catch (error) {
-        if (!(error instanceof PartTooLarge)) throw error;
-        atOnce = part.length >> 1;
-        parts.push(part);
-      }
-    }
+    const isOver = (): boolean => isCut() || performance.now() > until;
+    this.result.hasMore = !(await inFittingParts(touched, touchedIn, (part) => this.#undo(part), isOver));
     return this.result;
   }
 
