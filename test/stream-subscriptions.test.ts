@@ -5,6 +5,7 @@ import type { App } from '../src/app.ts';
 import { type CommittedEvent, EVENT_COLUMNS, type EventRow, toEvent } from '../src/events/event.ts';
 import { Relay, streamOf } from '../src/events/relay.ts';
 import { ALL_ENTITIES, StreamSubscriptions } from '../src/events/stream-subscriptions.ts';
+import { TenantStream } from '../src/events/tenant-stream.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { sql } from '../src/runtime/sql.ts';
@@ -134,12 +135,12 @@ async function leadingRelay() {
     if (row === undefined) throw new Error('no event was inserted');
     return toEvent(row);
   };
-  const end = async () => {
+  const end = async (leader = relay) => {
     await storeSubscriptions();
-    expect(await relay.resign()).toBe(true);
+    expect(await leader.resign()).toBe(true);
     await broker.close();
   };
-  return { relay, appended, fails, commit, end };
+  return { tenantId, relay, broker: watched, appended, fails, commit, end };
 }
 
 test('the next event is relayed without reading the outbox, and not again by the next round', async () => {
@@ -183,6 +184,39 @@ test('an event whose append fails is relayed by the next round', async () => {
   expect(await relay.once()).toEqual({ seen: 1, relayed: 1 });
   expect(appended).toEqual([event.id]);
   await end();
+});
+
+test('what was relayed at once is appended again by a leader that takes over before the next round, and passed on once', async () => {
+  const { tenantId, relay, broker, appended, commit, end } = await leadingRelay();
+  const event = await commit();
+  expect(await relay.relayNow(event)).toBe(true);
+  // Its process is killed: the cursor is stored by the next round.
+  await app.db.rows(sql`update platform.relay set heartbeat_at = now() - interval '10 s'`);
+  const next = new Relay({ ...app, broker, db: { ...app.db, id: newId() } }, () => undefined);
+  await next.lead();
+  const later = await commit();
+  await next.once();
+  expect(appended).toEqual([event.id, event.id, later.id]);
+  const received: string[] = [];
+  const stream = new TenantStream(
+    tenantId,
+    '0-0',
+    app.db,
+    () => undefined,
+    () => undefined,
+  );
+  stream.subscribers.add({
+    event: ({ id }) => void received.push(id),
+    gap: () => undefined,
+    drained: async () => undefined,
+  });
+  for (const entry of await broker.read(new Map([[streamOf(tenantId), '0-0']]), 1_000, 10)) {
+    expect(entry.fields.after).toBe(stream.lastId);
+    stream.lastId = entry.id;
+    stream.receive(entry);
+  }
+  expect(received).toEqual([event.id, later.id]);
+  await end(next);
 });
 
 test('a process that may no longer be the leader does not relay an event immediately', async () => {
