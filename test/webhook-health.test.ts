@@ -327,7 +327,7 @@ describe('a receiver that fails', () => {
     await makePending(25, 1);
     const [overdue] = await found();
     const writer = new ResultWriter(app, new HealthLog(app), new AbortController().signal, () => undefined);
-    await writer.giveUp([{ subscriptionId: id, id: overdue as string, claimId: null }]);
+    await writer.giveUp([{ subscriptionId: id, tenantId: tenant.id, id: overdue as string, claimId: null }]);
     expect((await settledDeliveries(tenant, id, 1))[0]).toMatchObject({
       status: 'failed',
       attempt_count: 1,

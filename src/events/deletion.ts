@@ -4,7 +4,7 @@
 // The tables of a deleted tenant must be locked: what is written meanwhile may be left.
 // Contract: neighbours#fair-shares.
 import { inParts, PART_ROWS } from '../runtime/parts.ts';
-import { EMPTY, GENERIC_PLANS, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { GENERIC_PLANS, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { BY_TENANT, isOfTenant } from './feed.ts';
 
 const GREATEST = '9223372036854775807';
@@ -20,9 +20,9 @@ export async function deleteOutboxOf(tx: Tx, tenantId: string): Promise<void> {
 export async function deleteDeliveries(tx: Tx, condition: Sql): Promise<void> {
   await tx.rows(sql`select ${GENERIC_PLANS}`);
   // As claims do, the subscription is locked first, and then its deliveries: nothing claims any from now on.
-  const subscriptions = await tx.rows<{ id: string }>(sql`
-    select id from platform.webhook_subscriptions where ${condition} order by id for update`);
-  for (const { id } of subscriptions) await inParts(tx, (after) => deliveriesAfter(id, after));
+  const subscriptions = await tx.rows<{ id: string; tenantId: string }>(sql`
+    select id, tenant_id as "tenantId" from platform.webhook_subscriptions where ${condition} order by id for update`);
+  for (const { id, tenantId } of subscriptions) await inParts(tx, (after) => deliveriesAfter(tenantId, id, after));
 }
 
 /**
@@ -30,20 +30,20 @@ export async function deleteDeliveries(tx: Tx, condition: Sql): Promise<void> {
  * rests: the judging of other tenants waits for it.
  */
 export async function deleteUnjudged(tx: Tx, tenantId: string, entityId: string): Promise<void> {
-  const isOwn = sql`and d.tenant_id = ${tenantId}::uuid`;
-  await inParts(tx, (after) => deliveriesAfter(entityId, after, isOwn), { rests: false });
+  await inParts(tx, (after) => deliveriesAfter(tenantId, entityId, after), { rests: false });
 }
 
-function deliveriesAfter(subscriptionId: string, after: string | null, isOwn = EMPTY): Sql {
+function deliveriesAfter(tenantId: string, subscriptionId: string, after: string | null): Sql {
+  const isOwn = sql`d.subscription_id = ${subscriptionId}::uuid and d.tenant_id = ${tenantId}::uuid`;
   return sql`
     with part as materialized (
       select array(
         select d.id from platform.webhook_deliveries as d
-        where d.subscription_id = ${subscriptionId}::uuid and d.id > ${after ?? LEAST_ID}::uuid ${isOwn}
+        where ${isOwn} and d.id > ${after ?? LEAST_ID}::uuid
         order by d.id limit ${PART_ROWS}::int) as ids
     ), deleted as (
       delete from platform.webhook_deliveries as d using part as p
-      where d.subscription_id = ${subscriptionId}::uuid and d.id = any(p.ids) and d.claim_id is null
+      where ${isOwn} and d.id = any(p.ids) and d.claim_id is null
     )
     select cardinality(p.ids) as count, p.ids[cardinality(p.ids)]::text as last from part as p`;
 }

@@ -86,13 +86,13 @@ function expiredOf(tenantId: string, oldest: string): Sql[] {
         select o.subscription_id, o.id from platform.webhook_subscriptions as s
         cross join lateral (
           select w.subscription_id, w.id from platform.webhook_deliveries as w
-          where w.subscription_id = s.id and w.id < ${lowestIdAt(oldest)}::uuid
+          where w.subscription_id = s.id and w.tenant_id = s.tenant_id and w.id < ${lowestIdAt(oldest)}::uuid
           order by w.id limit ${BATCH_ROWS}::int
         ) as o
         where s.tenant_id = ${tenantId}::uuid
         limit ${BATCH_ROWS}::int
       ) as o
-      where d.subscription_id = o.subscription_id and d.id = o.id
+      where d.subscription_id = o.subscription_id and d.tenant_id = ${tenantId}::uuid and d.id = o.id
       returning 1`,
   ];
 }

@@ -46,11 +46,12 @@ export async function eraseDeliveries({ db }: App, erasure: Erasure): Promise<((
 }
 
 /** By the order of their ids: an index of deliveries by record would cost every one of them. Those that were never sent hold nothing. */
-function erasePart(subscriptionId: string, after: string, { recordId, seq }: Erasure) {
+function erasePart(subscriptionId: string, after: string, { tenantId, recordId, seq }: Erasure) {
+  const isOwn = sql`d.subscription_id = ${subscriptionId}::uuid and d.tenant_id = ${tenantId}::uuid`;
   return sql`
     with part as materialized (
       select d.id, d.record_id from platform.webhook_deliveries as d
-      where d.subscription_id = ${subscriptionId}::uuid and d.id > ${after}::uuid
+      where ${isOwn} and d.id > ${after}::uuid
       order by d.id limit ${PART_ROWS}::int
     ), erased as (
       update platform.webhook_deliveries as d
@@ -59,7 +60,7 @@ function erasePart(subscriptionId: string, after: string, { recordId, seq }: Era
           select jsonb_agg(jsonb_set(a.attempt, '{4}', 'null') order by a.n)
           from jsonb_array_elements(d.attempts) with ordinality as a (attempt, n)),
         next_at = case when d.claim_id is null then least(d.next_at, now()) else d.next_at end
-      where d.subscription_id = ${subscriptionId}::uuid and d.id = any(array(
+      where ${isOwn} and d.id = any(array(
           select p.id from part as p where p.record_id = ${recordId}::uuid))
         and (d.body is not null or d.attempts is not null or d.claim_id is not null)
         and d.event_seq <> coalesce(${seq}::bigint, 0)

@@ -71,7 +71,7 @@ async function estimateBacklog(tx: Tx, counted: number): Promise<Backlog> {
     join platform.tenants as t on t.id = s.tenant_id and t.status = 'active'
     cross join lateral (
       select d.event_at from platform.webhook_deliveries as d
-      where d.subscription_id = s.id and d.status = 'pending'
+      where d.subscription_id = s.id and d.tenant_id = s.tenant_id and d.status = 'pending'
       order by d.next_at
       limit 1
     ) as due`);

@@ -70,14 +70,14 @@ export class ClaimOwners {
   async #release(alive: readonly string[]): Promise<string[]> {
     const rows = await this.app.db.rows<{ subscription_id: string }>(sql`
       with dead as materialized (
-        select d.subscription_id, d.id from platform.webhook_deliveries as d
+        select d.subscription_id, d.tenant_id, d.id from platform.webhook_deliveries as d
         where d.claim_id is not null and d.next_at > now() and ${IS_PENDING}
           and ${isOfNone(sql`d.claim_id`, alive)}
         for update skip locked
       )
       update platform.webhook_deliveries as d set claim_id = null, next_at = now()
       from dead as c
-      where d.subscription_id = c.subscription_id and d.id = c.id
+      where d.subscription_id = c.subscription_id and d.tenant_id = c.tenant_id and d.id = c.id
       returning d.subscription_id`);
     if (rows.length > 0) this.app.log.warn('webhook claims of a dead process released', { deliveries: rows.length });
     return rows.map((row) => row.subscription_id);

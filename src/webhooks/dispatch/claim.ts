@@ -179,16 +179,19 @@ async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked
     claimed.push(toClaimed(row, claimId, subscription, body));
   }
   const input = inputRows(
-    ['uuid', 'uuid', 'boolean'],
-    claimed.map(({ subscriptionId, id }) => [subscriptionId, id, isLimited(locked.get(subscriptionId)?.tenant)]),
+    ['uuid', 'uuid', 'uuid', 'boolean'],
+    claimed.map(({ subscriptionId, tenantId, id }) => {
+      return [subscriptionId, tenantId, id, isLimited(locked.get(subscriptionId)?.tenant)];
+    }),
   );
   const updated = await tx.rows<{ id: string }>(sql`
-    with i (subscription_id, id, is_counted) as (${input})
+    with i (subscription_id, tenant_id, id, is_counted) as (${input})
     update platform.webhook_deliveries as d
     set claim_id = ${claimId}::uuid, is_counted = d.is_counted or i.is_counted,
       next_at = now() + ${leaseMsOf(app)}::int * interval '1 ms'
     from i
-    where d.subscription_id = i.subscription_id and d.id = i.id and ${IS_PENDING} and d.next_at + interval '0' <= now()
+    where d.subscription_id = i.subscription_id and d.tenant_id = i.tenant_id and d.id = i.id and ${IS_PENDING}
+      and d.next_at + interval '0' <= now()
     returning d.id`);
   const ids = new Set(updated.map(({ id }) => id));
   return claimed.filter(({ id }) => ids.has(id));

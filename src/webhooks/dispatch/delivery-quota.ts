@@ -68,15 +68,15 @@ async function count(app: App, tx: Tx, { id, quotas }: Tenant, wanted: number): 
 async function postpone(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]> {
   const untilTomorrowMs = DAY_MS - (Date.now() % DAY_MS);
   const input = inputRows(
-    ['uuid', 'uuid', 'text'],
-    rows.map((row) => [row.subscription_id, row.id, row.due_at]),
+    ['uuid', 'uuid', 'uuid', 'text'],
+    rows.map((row) => [row.subscription_id, row.tenant_id, row.id, row.due_at]),
   );
   await tx.rows(sql`
-    with input (subscription_id, id, due_at) as (${input})
+    with input (subscription_id, tenant_id, id, due_at) as (${input})
     update platform.webhook_deliveries as d
     set claim_id = null, next_at = now() + ${untilTomorrowMs}::int * interval '1 ms', error = ${WAITING}
     from input as i
-    where d.subscription_id = i.subscription_id and d.id = i.id and ${IS_PENDING}
+    where d.subscription_id = i.subscription_id and d.tenant_id = i.tenant_id and d.id = i.id and ${IS_PENDING}
       and d.next_at + interval '0' = i.due_at::timestamptz`);
   const ids = [...new Set(rows.map((row) => row.subscription_id))];
   return ids.map((subscriptionId) => ({ subscriptionId, inMs: untilTomorrowMs }));

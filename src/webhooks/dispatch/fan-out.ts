@@ -193,12 +193,12 @@ export class FanOut {
         ${inputRows(['uuid', 'uuid'], ids)}
       ), locked as materialized (
         select d.subscription_id, d.id from platform.webhook_deliveries as d
-        join judged as j on j.entity_id = d.subscription_id and j.id = d.id
+        join judged as j on j.entity_id = d.subscription_id and j.id = d.id and d.tenant_id = ${tenantId}::uuid
         order by d.id
         for update of d
       ), taken as (
         delete from platform.webhook_deliveries as d using locked as l
-        where d.subscription_id = l.subscription_id and d.id = l.id
+        where d.subscription_id = l.subscription_id and d.id = l.id and d.tenant_id = ${tenantId}::uuid
         returning d.*
       ), matched (candidate_id, subscription_id, is_held) as (
         ${input}
@@ -209,7 +209,7 @@ export class FanOut {
         now() + case when m.is_held then ${HELD_MS}::bigint else 0 end * interval '1 ms', case when m.is_held then ${HELD} end
       from taken as t
       join matched as m on m.candidate_id = t.id
-      join platform.webhook_subscriptions as s on s.id = m.subscription_id
+      join platform.webhook_subscriptions as s on s.id = m.subscription_id and s.tenant_id = t.tenant_id
       order by t.event_seq
       returning subscription_id`);
     for (const id of new Set(made.map((row) => row.subscription_id))) this.onMade(id, tenantId);

@@ -58,7 +58,7 @@ export class HeldDeliveries {
       select distinct s.tenant_id from platform.webhook_subscriptions as s
       cross join lateral (
         select from platform.webhook_deliveries as d
-        where d.subscription_id = s.id and ${IS_HELD}
+        where d.subscription_id = s.id and d.tenant_id = s.tenant_id and ${IS_HELD}
         order by d.next_at desc
         limit 1
       ) as held
@@ -76,7 +76,8 @@ export class HeldDeliveries {
       select ${JUDGING_COLUMNS}, held.ms as held_ms from platform.webhook_subscriptions as s
       cross join lateral (
         select extract(epoch from now() - min(d.next_at))::float8 * 1000 + ${HELD_MS}::float8 as ms
-        from platform.webhook_deliveries as d where d.subscription_id = s.id and ${IS_HELD}
+        from platform.webhook_deliveries as d
+        where d.subscription_id = s.id and d.tenant_id = s.tenant_id and ${IS_HELD}
       ) as held
       where s.tenant_id = ${tenantId}::uuid and s.is_active and held.ms is not null`);
     const judge = await Judge.of(this.app, tenant);
@@ -93,11 +94,12 @@ export class HeldDeliveries {
   /** Those that are for the subscription are due, the others are deleted. */
   async #release(judge: Judge, subscription: Judging, tenantId: string): Promise<number> {
     const { id } = subscription;
+    const isOwn = sql`d.subscription_id = ${id}::uuid and d.tenant_id = ${tenantId}::uuid`;
     const rows = await this.app.db.rows<HeldRow>(sql`
       select d.id as delivery_id, d.subscription_id, d.attempt_count, e.entity_id, ${CHANGE_COLUMNS}
       from (
         select * from platform.webhook_deliveries as d
-        where d.subscription_id = ${id}::uuid and ${IS_HELD}
+        where ${isOwn} and ${IS_HELD}
         order by d.event_seq
         limit ${BATCH}::int
       ) as d
@@ -109,10 +111,10 @@ export class HeldDeliveries {
       due as (
         update platform.webhook_deliveries as d set next_at = now(), error = null
         from verdict as v
-        where d.subscription_id = ${id}::uuid and d.id = v.id and v.is_meant and ${IS_HELD}
+        where ${isOwn} and d.id = v.id and v.is_meant and ${IS_HELD}
       )
       delete from platform.webhook_deliveries as d using verdict as v
-      where d.subscription_id = ${id}::uuid and d.id = v.id and not v.is_meant and ${IS_HELD}`);
+      where ${isOwn} and d.id = v.id and not v.is_meant and ${IS_HELD}`);
     if (rows.length < BATCH && this.#holding.delete(id)) {
       this.app.log.info('a webhook subscription can be judged again', { subscription: id });
     }

@@ -12,12 +12,12 @@ const BATCH_ROWS = 500;
 /** The overdue deliveries, at most a batch. */
 export async function findOverdue(app: App): Promise<OverdueDelivery[]> {
   return app.db.slow.rows<OverdueDelivery>(sql`
-    select d.subscription_id as "subscriptionId", d.id, d.claim_id as "claimId"
+    select d.subscription_id as "subscriptionId", d.tenant_id as "tenantId", d.id, d.claim_id as "claimId"
     from platform.webhook_subscriptions as s
     join platform.tenants as t on t.id = s.tenant_id and t.status = 'active'
     cross join lateral (
       select * from platform.webhook_deliveries as d
-      where d.subscription_id = s.id and d.status = 'pending'
+      where d.subscription_id = s.id and d.tenant_id = s.tenant_id and d.status = 'pending'
         and d.next_at < now() - ${LIMITS.webhook.overdueMs}::int * interval '1 ms'
         and d.attempt_count > d.attempts_before and d.attempt_count - d.attempts_before >= ${app.config.webhook.maxRetries}::int
       limit ${BATCH_ROWS}::int

@@ -35,6 +35,7 @@ export function recheckIn(inMs: number, subscriptionIds: readonly string[]): Rec
 export interface PendingRow {
   id: string;
   subscription_id: string;
+  tenant_id: string;
   event_id: string;
   type: RecordEventType;
   attempt_count: number;
@@ -123,7 +124,7 @@ export async function findPending(
       from sized as s
     )
     -- Of the tenants in turn, by bytes. Values that are not read stay where they are stored.
-    select s.subscription_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before, s.is_counted,
+    select s.subscription_id, s.tenant_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before, s.is_counted,
       s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.entity_id, s.event_seq = 0 as is_test, s.event_seq,
       s.version, s.erased_at, s.erased_by, s.created_at,
       s.updated_at, s.created_by, s.updated_by, s.full_recheck_ms, s.size, u.is_unread,
@@ -167,7 +168,7 @@ function dueDeliveries(requests: readonly LockedRequest[], leaseMs: number): Sql
       from request as r
       cross join lateral (
         select * from platform.webhook_deliveries as d
-        where d.subscription_id = r.id and d.status = 'pending' and d.next_at <= now()
+        where d.subscription_id = r.id and d.tenant_id = r.tenant_id and d.status = 'pending' and d.next_at <= now()
         order by d.next_at
         limit r.room + ${LOOK_AHEAD}::int
       ) as d
@@ -175,7 +176,8 @@ function dueDeliveries(requests: readonly LockedRequest[], leaseMs: number): Sql
         select exists (
           select from (
             select * from platform.webhook_deliveries as o
-            where o.subscription_id = d.subscription_id and o.record_id = d.record_id and o.status = 'pending'
+            where o.subscription_id = d.subscription_id and o.tenant_id = d.tenant_id and o.record_id = d.record_id
+              and o.status = 'pending'
             order by o.event_seq
           ) as o
           where o.id <> d.id and (o.event_seq < d.event_seq or (o.claim_id is not null and o.next_at > now()))
@@ -197,16 +199,17 @@ function withMorePending(pending: readonly PendingRow[]): string[] {
 /** Postpones rows that were not released meanwhile; the rechecks cover rows that are never released. */
 export async function postponeBlocked(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]> {
   const input = inputRows(
-    ['uuid', 'uuid', 'text'],
-    rows.map((row) => [row.subscription_id, row.id, row.due_at]),
+    ['uuid', 'uuid', 'uuid', 'text'],
+    rows.map((row) => [row.subscription_id, row.tenant_id, row.id, row.due_at]),
   );
   return tx.rows<Recheck>(sql`
-    with input (subscription_id, id, due_at) as (${input}), postponed as (
+    with input (subscription_id, tenant_id, id, due_at) as (${input}), postponed as (
       update platform.webhook_deliveries as d
       set claim_id = null, next_at = now() + least(${POSTPONE_MAX_MS}::int * interval '1 ms',
         greatest(${POSTPONE_MIN_MS}::int * interval '1 ms', now() - d.created_at))
       from input as i
-      where d.subscription_id = i.subscription_id and d.id = i.id and ${IS_PENDING} and d.next_at + interval '0' = i.due_at::timestamptz
+      where d.subscription_id = i.subscription_id and d.tenant_id = i.tenant_id and d.id = i.id and ${IS_PENDING}
+        and d.next_at + interval '0' = i.due_at::timestamptz
       returning d.subscription_id, d.next_at
     )
     select subscription_id as "subscriptionId", ceil(extract(epoch from min(next_at) - now()) * 1000)::int as "inMs"

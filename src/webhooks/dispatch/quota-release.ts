@@ -68,26 +68,27 @@ export async function release(app: App, { tenantId, attempt }: Release): Promise
       await app.db.slow.rows(sql`update platform.delivery_releases set due_at = ${LEASE} where ${isOwn}`);
     };
     for (const { id } of subscriptions) {
-      await inParts(app.db.slow, (after) => waitingAfter(isWanted, id, after), { onPart });
+      await inParts(app.db.slow, (after) => waitingAfter(isWanted, { tenantId, id }, after), { onPart });
     }
     await app.db.slow.rows(sql`delete from platform.delivery_releases where ${isOwn}`);
   });
 }
 
 /** Those that a claim has postponed are due at the same time, and are released in one part. */
-function waitingAfter(isWanted: Sql, subscriptionId: string, after: string | null): Sql {
+function waitingAfter(isWanted: Sql, subscription: { tenantId: string; id: string }, after: string | null): Sql {
+  const isOwn = sql`d.subscription_id = ${subscription.id}::uuid and d.tenant_id = ${subscription.tenantId}::uuid`;
   return sql`
     with part as materialized (
       select d.id, d.next_at from platform.webhook_deliveries as d
       where ${isWanted}
-        and d.subscription_id = ${subscriptionId}::uuid and d.status = 'pending' and d.error = ${WAITING} and d.claim_id is null
+        and ${isOwn} and d.status = 'pending' and d.error = ${WAITING} and d.claim_id is null
         and d.next_at > coalesce(${after}::timestamptz, now()) and d.next_at < now() + make_interval(days => ${WAITING_DAYS}::int)
       order by d.next_at
       fetch first (${PART_ROWS}::int) rows with ties
     ), released as (
       update platform.webhook_deliveries as d set next_at = now(), error = null
       from part as p
-      where d.subscription_id = ${subscriptionId}::uuid and d.id = p.id and ${IS_PENDING} and d.error = ${WAITING}
+      where ${isOwn} and d.id = p.id and ${IS_PENDING} and d.error = ${WAITING}
         and d.claim_id is null
     )
     select count(*)::int as count, max(next_at)::text as last from part`;

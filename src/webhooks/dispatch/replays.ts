@@ -43,19 +43,23 @@ export function startReplays(app: App, onQueued: (subscriptionId: string, tenant
 }
 
 /** Queues the next deliveries of a replay, or ends it. Resolves to whether there were any. */
-async function queuePart(app: App, { subscription_id: id, ...replay }: Underway): Promise<boolean> {
+async function queuePart(
+  app: App,
+  { subscription_id: id, tenant_id: tenantId, ...replay }: Underway,
+): Promise<boolean> {
   const span = { from: replay.from_at, to: replay.to_at, since: replay.since, isOfFailed: replay.is_of_failed };
+  const isOwn = sql`d.subscription_id = ${id}::uuid and d.tenant_id = ${tenantId}::uuid`;
   const statement = sql`
     with replay as materialized (
       select * from platform.webhook_replays where subscription_id = ${id}::uuid for update skip locked
     ), room as materialized (
       select ${DUE_MAX}::int - count(*)::int as n from (
         select from platform.webhook_deliveries as d
-        where d.subscription_id = ${id}::uuid and d.status = 'pending' and d.next_at <= now()
+        where ${isOwn} and d.status = 'pending' and d.next_at <= now()
         limit ${DUE_MAX}::int) as d
     ), next as materialized (
       select d.id from platform.webhook_deliveries as d
-      where d.subscription_id = ${id}::uuid and d.id > (select position from replay) and d.id <= (select last_id from replay)
+      where ${isOwn} and d.id > (select position from replay) and d.id <= (select last_id from replay)
         and ${isInSpan(span)}
       order by d.id
       limit (select n from room)
@@ -63,7 +67,7 @@ async function queuePart(app: App, { subscription_id: id, ...replay }: Underway)
       update platform.webhook_deliveries as d
       set status = 'pending', next_at = now(), attempts_before = d.attempt_count, is_counted = false, completed_at = null, claim_id = null
       from next as n
-      where d.subscription_id = ${id}::uuid and d.id = n.id
+      where ${isOwn} and d.id = n.id
     ), ended as (
       delete from platform.webhook_replays as r using room, replay
       where r.subscription_id = replay.subscription_id and room.n > (select count(*) from next)

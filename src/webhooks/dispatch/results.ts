@@ -22,7 +22,7 @@ const OVERDUE = 'given up: the last retry was due 24 hours ago';
 const STORE_RETRY_MS = 250;
 
 /** A delivery whose last retry is given up. */
-export type OverdueDelivery = Pick<ClaimedDelivery, 'subscriptionId' | 'id'> & { claimId: string | null };
+export type OverdueDelivery = Pick<ClaimedDelivery, 'subscriptionId' | 'tenantId' | 'id'> & { claimId: string | null };
 
 /** A stored result, and the subscription whose next delivery need not wait any longer. */
 interface StoredResult {
@@ -54,8 +54,9 @@ export class ResultWriter {
 
   /** Stores that the deliveries have failed without another attempt. Resolves to their number. */
   async giveUp(overdue: readonly OverdueDelivery[]): Promise<number> {
-    const rows = overdue.map(({ subscriptionId, id, claimId }) => [
+    const rows = overdue.map(({ subscriptionId, tenantId, id, claimId }) => [
       subscriptionId,
+      tenantId,
       id,
       claimId,
       'failed',
@@ -104,10 +105,10 @@ export class ResultWriter {
 function rowsOf(results: readonly AttemptResult[]): unknown[][] {
   return results.map((result) => {
     const { delivery, state, status, error, retryMs } = result;
-    const { subscriptionId, id, claimId, isBodyStored, body } = delivery;
+    const { subscriptionId, tenantId, id, claimId, isBodyStored, body } = delivery;
     const outcome = state === 'aborted' ? ['pending', 0] : [state, 1];
     const stored = isBodyStored ? null : body;
-    return [subscriptionId, id, claimId, ...outcome, status, error, retryMs, stored, attemptOf(result)];
+    return [subscriptionId, tenantId, id, claimId, ...outcome, status, error, retryMs, stored, attemptOf(result)];
   });
 }
 
@@ -143,9 +144,9 @@ function countEnded(app: App, { tenant_id: tenantId, status }: StoredResult): vo
 
 function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
   return sql`
-    with result (subscription_id, id, claim_id, status, attempts, http_status, error, retry_ms, body,
+    with result (subscription_id, tenant_id, id, claim_id, status, attempts, http_status, error, retry_ms, body,
       attempt) as (
-      ${inputRows(['uuid', 'uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text', 'text'], rows)}
+      ${inputRows(['uuid', 'uuid', 'uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text', 'text'], rows)}
     ), stored as (
       update platform.webhook_deliveries as d
       set status = r.status,
@@ -163,14 +164,16 @@ function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
         next_at = now() + r.retry_ms * interval '1 ms',
         completed_at = case when r.status = 'pending' then null else now() end
       from result as r
-      where d.subscription_id = r.subscription_id and d.id = r.id and d.claim_id is not distinct from r.claim_id and ${IS_PENDING}
+      where d.subscription_id = r.subscription_id and d.tenant_id = r.tenant_id and d.id = r.id
+        and d.claim_id is not distinct from r.claim_id and ${IS_PENDING}
       returning d.id, d.subscription_id, d.tenant_id, d.record_id, d.status
     ), next as (
-      select n.id, n.subscription_id, s.id as stored_id
+      select n.id, n.subscription_id, n.tenant_id, s.id as stored_id
       from stored as s
       cross join lateral (
         select n.* from platform.webhook_deliveries as n
-        where n.subscription_id = s.subscription_id and n.record_id = s.record_id and n.status = 'pending' and n.id <> s.id
+        where n.subscription_id = s.subscription_id and n.tenant_id = s.tenant_id and n.record_id = s.record_id
+          and n.status = 'pending' and n.id <> s.id
         order by n.event_seq
         limit 1
       ) as n
@@ -179,7 +182,8 @@ function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
       -- Rows that look due are included: another transaction may be postponing them.
       update platform.webhook_deliveries as d set next_at = now()
       from next as n
-      where d.subscription_id = n.subscription_id and d.id = n.id and ${IS_PENDING} and d.claim_id is null
+      where d.subscription_id = n.subscription_id and d.tenant_id = n.tenant_id and d.id = n.id and ${IS_PENDING}
+        and d.claim_id is null
       returning 1
     )
     select s.tenant_id, s.status, n.subscription_id as released_subscription_id

@@ -225,7 +225,7 @@ export class Schedule {
     }
   }
 
-  /** Schedules every subscription with a pending delivery. */
+  /** Schedules every subscription with a pending delivery. From the index alone: claims ask for the tenant as well. */
   async #sweep(): Promise<void> {
     const rows = await this.app.db.slow.rows<{ id: string; tenant_id: string; due_at: string }>(sql`
       select s.id, s.tenant_id, d.due_at

@@ -108,7 +108,7 @@ export async function readDelivery(app: App, caller: TenantCaller, id: string): 
   if (!isUuid(id)) throw notFound('delivery');
   const row = await app.db.first<Delivery & { body: string | null; attempts: StoredAttempt[] | null }>(sql`
     select ${COLUMNS}, d.body, d.attempts from platform.webhook_subscriptions as s
-    join platform.webhook_deliveries as d on d.subscription_id = s.id
+    join platform.webhook_deliveries as d on d.subscription_id = s.id and d.tenant_id = s.tenant_id
     where s.tenant_id = ${caller.tenant.id}::uuid and d.id = ${id}::uuid ${isKept(app, caller)}`);
   if (row === undefined) throw notFound('delivery');
   const attempts = (row.attempts ?? []).map(([at, durationMs, status, error, responseText]) => ({
@@ -128,7 +128,8 @@ export async function redeliver(app: App, caller: TenantCaller, id: string): Pro
     update platform.webhook_deliveries as d
     set status = 'pending', next_at = now(), attempts_before = d.attempt_count, is_counted = false, completed_at = null, claim_id = null
     from platform.webhook_subscriptions as s
-    where s.tenant_id = ${caller.tenant.id}::uuid and d.subscription_id = s.id and d.id = ${id}::uuid ${isKept(app, caller)}
+    where s.tenant_id = ${caller.tenant.id}::uuid and d.subscription_id = s.id and d.tenant_id = s.tenant_id
+      and d.id = ${id}::uuid ${isKept(app, caller)}
       and (d.claim_id is null or d.next_at <= now())
     returning ${COLUMNS}`);
   notifyCommitted(app, { tenantId: caller.tenant.id });
@@ -138,7 +139,7 @@ export async function redeliver(app: App, caller: TenantCaller, id: string): Pro
 async function failRedelivery(app: App, caller: TenantCaller, id: string): Promise<never> {
   const known = await app.db.first(sql`
     select from platform.webhook_subscriptions as s
-    join platform.webhook_deliveries as d on d.subscription_id = s.id
+    join platform.webhook_deliveries as d on d.subscription_id = s.id and d.tenant_id = s.tenant_id
     where s.tenant_id = ${caller.tenant.id}::uuid and d.id = ${id}::uuid ${isKept(app, caller)}`);
   if (known === undefined) throw notFound('delivery');
   throw conflict('the delivery is in flight');

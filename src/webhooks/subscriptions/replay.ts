@@ -50,7 +50,7 @@ export async function startReplay(
     return tx.first<{ queued: number; last_id: string | null }>(sql`
       select count(*)::int as queued, max(d.id::text)::uuid as last_id from (
         select d.id from platform.webhook_deliveries as d
-        where d.subscription_id = ${id}::uuid and d.id >= ${lowestIdOf(span)}::uuid and ${isInSpan(span)}
+        where d.subscription_id = ${id}::uuid and d.tenant_id = ${caller.tenant.id}::uuid and d.id >= ${lowestIdOf(span)}::uuid and ${isInSpan(span)}
         order by d.id
         limit ${replayMax + 1}::int
       ) as d`);
