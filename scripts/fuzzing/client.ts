@@ -33,7 +33,7 @@ export interface RoundReport {
   findings: string[];
 }
 
-const CONCURRENCY = 12;
+const CONCURRENCY = 24;
 const DEADLINE_MS = 30_000;
 /** Long polls are left after this time, as clients leave. */
 const POLL_MS = 300;

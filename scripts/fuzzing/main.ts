@@ -11,7 +11,8 @@ const USAGE = `usage: ./scripts/fuzz [options]
   --stall-ms <n>   a stall of the event loop that counts as a finding, in CPU time of its thread (default 50)
   --missing        also print which operations have never succeeded, and for which kinds of credential
 
-DATABASE_URL and REDIS_URL name the stores; without them the embedded ones are used.`;
+DATABASE_URL and REDIS_URL name the stores; without them the embedded ones are used. With SERVICE_RUNTIME=bun the service is a
+process of its own, whose stalls are not mixed with the fuzzer's, and with SERVICE_RUNTIME=deno one under Deno.`;
 
 const { values } = parseArgs({
   options: {
@@ -34,13 +35,18 @@ if (Object.values(options).some((value) => !Number.isSafeInteger(value) || value
 }
 console.log(`seed ${options.seed}`);
 const startedAt = performance.now();
+const failed = (error: unknown): never => {
+  console.error('the run has failed', error);
+  process.exit(3);
+};
 const report = await fuzz({
   ...options,
-  onRound: (done, findings) => {
+  onRound: (done, findings, leftOut) => {
     for (const finding of findings) console.log(`- ${finding}`);
+    for (const unavailable of leftOut) console.log(`- without a core, no finding: ${unavailable}`);
     if (done % 10_000 === 0) console.log(`${done} requests`);
   },
-});
+}).catch(failed);
 const seconds = Math.round((performance.now() - startedAt) / 1_000);
 const { allowed, reached, missing } = report.coverage;
 console.log(`${report.requests} requests in ${seconds} s`);
@@ -53,7 +59,9 @@ if (values.missing) {
     for (const [reason, times] of reasons.slice(0, 4)) console.log(`      ${times} x ${reason}`);
   }
 }
-const { cpuMs, wallMs } = report.longestStall;
+const { cpuMs, wallMs, collectionMs } = report.longestStall;
 console.log(`longest stall ${Math.round(cpuMs)} ms (by the clock ${Math.round(wallMs)} ms)`);
+console.log(`longest collection of garbage ${Math.round(collectionMs)} ms`);
+console.log(`503 without a core ${report.leftOut.length}`);
 console.log(`findings ${report.findings.length}`);
 process.exit(report.findings.length === 0 ? 0 : 1);

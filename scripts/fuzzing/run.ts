@@ -1,13 +1,14 @@
-// A run of the fuzzer against a service in this process: rounds of random requests, each in a new tenant with each kind
-// of credential, beside a tenant whose secrets no response and no log line may show. Measures how long the event loop
-// stands still, but on Deno, where the service is another process. Times are milliseconds.
+// A run of the fuzzer against a service in this process, or in one of its own (SERVICE_RUNTIME): rounds of random requests, each in
+// a new tenant with each kind of credential, beside a tenant whose secrets no response and no log line may show. Measures how long
+// the service's event loop stands still, but on Deno. Times are milliseconds.
 import process from 'node:process';
 import { Worker } from 'node:worker_threads';
 import { startService } from '../../test/support/service.ts';
+import { runtimeApart } from '../../test/support/service-apart.ts';
 import type { Round, RoundReport } from './client.ts';
 import { type Coverage, coverageOf, type Successes } from './coverage.ts';
 import type { Schema } from './json.ts';
-import { measureStalls, type Stalls } from './stalls.ts';
+import { measureStalls, NONE, STALL_LOGGED, type Stall, type Stalls } from './stalls.ts';
 import { fillTenant, roundTenant } from './tenant.ts';
 
 export interface FuzzOptions {
@@ -15,7 +16,7 @@ export interface FuzzOptions {
   requests: number;
   /** Longer stalls of the event loop are findings. */
   stallMs: number;
-  onRound?: (done: number, findings: readonly string[]) => void;
+  onRound?: (done: number, findings: readonly string[], leftOut: readonly string[]) => void;
 }
 
 export interface FuzzReport {
@@ -25,8 +26,10 @@ export interface FuzzReport {
   /** How often each reason for a refusal was given, by operation. */
   refusals: RoundReport['refusals'];
   findings: string[];
-  /** By CPU time of the thread, and by the clock. */
-  longestStall: { cpuMs: number; wallMs: number };
+  /** 503 while this process had no core: no findings. */
+  leftOut: string[];
+  /** By CPU time of the thread, and by the clock; the longest collection of garbage by CPU time. */
+  longestStall: Omit<Stall, 'endedAt'>;
 }
 
 /** In rounds of this size most credentials and definitions last to the end. */
@@ -46,6 +49,9 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
   const service = await startService({ LOG_LEVEL: 'debug', TRUST_PROXY: '1' });
   const worker = new Worker(new URL('./client.ts', import.meta.url));
   const stalls = measureStalls();
+  const uncaught: string[] = [];
+  const onUncaught = (error: unknown): void => void uncaught.push(`uncaught: ${Bun.inspect(error).slice(0, 1_500)}`);
+  process.on('uncaughtException', onUncaught);
   try {
     const other = await service.tenant();
     await fillTenant(other, canary);
@@ -55,18 +61,22 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
       statuses: {},
       refusals: {} as RoundReport['refusals'],
       findings: [] as string[],
-      longestStall: { cpuMs: 0, wallMs: 0 },
+      leftOut: [] as string[],
+      longestStall: NONE as FuzzReport['longestStall'],
     };
     const allowed = new Set<string>();
     const successes: Successes = {};
+    let next = roundTenant(service);
     for (let round = 0; report.requests < requests; round++) {
       const count = Math.min(ROUND_REQUESTS, requests - report.requests);
-      const tenant = await roundTenant(service);
+      const tenant = await next;
       tenant.kept.push(other.slug, other.id);
       stalls.reset();
-      const logged = service.logged.length;
+      const loggedBefore = service.logged.length;
       const input = { ...tenant, url: service.url, document, canary, seed: seed + round, requests: count };
-      const seen = await runRound(worker, input);
+      const running = runRound(worker, input);
+      if (report.requests + count < requests) next = roundTenant(service);
+      const [seen] = await Promise.all([running, next]);
       report.requests += count;
       add(report.statuses, seen.statuses);
       add(successes, seen.successes);
@@ -76,17 +86,22 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
       }
       for (const pair of seen.allowed) allowed.add(pair);
       const isStarved = stalls.longest().wallMs > STOPPED_MS || stalls.starved() > STARVED;
-      const lines = service.logged.slice(logged);
+      const lines = service.logged.slice(loggedBefore);
+      // Of the service in this process: a heap that grows by them would be collected for longer and longer.
+      service.logged.length = 0;
       const stalled = stallFindings(stalls, stallMs, report, lines);
-      const found = [...seen.findings, ...stalled, ...logFindings(lines, canary)].filter(
-        (finding) => !(isStarved && UNAVAILABLE.test(finding)),
+      const found = [...seen.findings, ...stalled, ...logFindings(lines, canary), ...uncaught.splice(0)].map(
+        (finding) => `round ${seed + round}: ${finding}`,
       );
-      const findings = found.map((finding) => `round ${seed + round}: ${finding}`);
+      const leftOut = found.filter((finding) => isStarved && UNAVAILABLE.test(finding));
+      const findings = found.filter((finding) => !leftOut.includes(finding));
       report.findings.push(...findings);
-      onRound?.(report.requests, findings);
+      report.leftOut.push(...leftOut);
+      onRound?.(report.requests, findings, leftOut);
     }
     return { ...report, coverage: coverageOf(allowed, successes) };
   } finally {
+    process.off('uncaughtException', onUncaught);
     stalls.stop();
     await worker.terminate();
     await service.stop();
@@ -104,10 +119,11 @@ function stallFindings(
   lines: readonly string[],
 ): string[] {
   if (process.env.SERVICE_RUNTIME === 'deno') return [];
-  const { cpuMs, wallMs, endedAt } = stalls.longest();
+  const { cpuMs, wallMs, endedAt, collectionMs } = longestStall(stalls, lines);
   report.longestStall = {
     cpuMs: Math.max(report.longestStall.cpuMs, cpuMs),
     wallMs: Math.max(report.longestStall.wallMs, wallMs),
+    collectionMs: Math.max(report.longestStall.collectionMs, collectionMs),
   };
   if (cpuMs <= stallMs) return [];
   const near = lines.flatMap((line) => {
@@ -119,6 +135,14 @@ function stallFindings(
   return [
     `the event loop stood still for ${Math.round(cpuMs)} ms of CPU time, beside\n    ${near.slice(0, 12).join('\n    ')}`,
   ];
+}
+
+/** That of this thread, or what a service in a process of its own has logged. */
+function longestStall(stalls: Stalls, lines: readonly string[]): Stall {
+  if (runtimeApart(process.env.SERVICE_RUNTIME) === undefined) return stalls.longest();
+  const logged = lines.filter((line) => line.includes(STALL_LOGGED)).map((line): Stall => JSON.parse(line));
+  const longest = logged.reduce((a, b) => (b.cpuMs > a.cpuMs ? b : a), NONE);
+  return { ...longest, collectionMs: Math.max(0, ...logged.map((stall) => stall.collectionMs)) };
 }
 
 /** What the log must not have: a secret, or an error, which no request may cause. */

@@ -1,6 +1,6 @@
 // The service for tests: the real application on a free port, on the stores of this test process or on a new embedded
 // database. Clients speak HTTP, and each test uses a new tenant. With SERVICE_RUNTIME=deno the service is a process
-// under Deno.
+// under Deno, with SERVICE_RUNTIME=bun one under Bun.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import { createLog } from '../../src/runtime/log.ts';
 import { serveApp } from '../../src/service.ts';
 import { Dispatcher } from '../../src/webhooks/dispatch/dispatcher.ts';
 import { contractAt } from './contract.ts';
-import { type RunningService, startOnDeno } from './service-on-deno.ts';
+import { type RunningService, runtimeApart, startApart } from './service-apart.ts';
 import { givenDatabaseUrl } from './stores.ts';
 
 export const ADMIN_SECRET = 'admin-secret-of-the-tests';
@@ -69,8 +69,8 @@ export async function startService(environment: Record<string, string> = {}): Pr
   const dataDir = await mkdtemp(join(tmpdir(), 'svc-test-'));
   const variables = { ...stores(), DEMO: '0', DATA_DIR: dataDir, PORT: '0', ...SECRETS, ...environment };
   const config = readConfig(variables);
-  const isOnDeno = process.env.SERVICE_RUNTIME === 'deno';
-  const running = isOnDeno ? await startOnDeno(variables, config) : await startHere(config);
+  const runtime = runtimeApart(process.env.SERVICE_RUNTIME);
+  const running = runtime === undefined ? await startHere(config) : await startApart(runtime, variables, config);
   const url = running.app.address;
   const admin = clientOf(url, { 'x-admin-secret': ADMIN_SECRET });
   return {

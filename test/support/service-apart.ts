@@ -1,6 +1,6 @@
-// Runs the service under test as a Deno process. The test's process opens an application on the same stores, so that a
-// test can query the database and call operations; it cannot inspect the serving process (metrics, readiness). Needs a
-// real Postgres and a real Redis, through which the two processes exchange invalidations.
+// Runs the service under test as a process of its own, under Deno or Bun. The test's process opens an application on the same
+// stores, so that a test can query the database and call operations; it cannot inspect the serving process (metrics, readiness).
+// Needs a real Postgres and a real Redis, through which the two processes exchange invalidations.
 import { readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,9 +17,20 @@ const FLAGS = (JSON.parse(readFileSync(join(ROOT, 'deno.json'), 'utf8')).tasks.s
   .split(' ')
   .filter((word) => word.startsWith('--'));
 
+const COMMANDS = {
+  deno: () => [denoBinary(), 'run', ...FLAGS, 'src/main.ts'],
+  /** Logs its stalls, for the fuzzer. */
+  bun: () => ['node_modules/.bin/bun', '--no-env-file', '--preload', './scripts/fuzzing/log-stalls.ts', 'src/main.ts'],
+};
+
+/** The runtime that SERVICE_RUNTIME names; undefined: the test's own process. */
+export function runtimeApart(name: string | undefined): keyof typeof COMMANDS | undefined {
+  return name === 'deno' || name === 'bun' ? name : undefined;
+}
+
 /** A service that listens, however it was started. */
 export interface RunningService {
-  /** The application in the test's process; under Deno another application on the same stores. */
+  /** The application in the test's process, that of the service unless it is another process. */
   app: App;
   databaseUrl: string;
   /** The log of the service so far, one JSON line each. */
@@ -30,10 +41,14 @@ export interface RunningService {
 }
 
 /** Starts it with `environment`, from which `config` was read. Rejects if it does not listen. */
-export async function startOnDeno(environment: Record<string, string>, config: Config): Promise<RunningService> {
+export async function startApart(
+  runtime: keyof typeof COMMANDS,
+  environment: Record<string, string>,
+  config: Config,
+): Promise<RunningService> {
   const { databaseUrl, redisUrl } = config;
-  if (databaseUrl === null || redisUrl === null) throw new Error('the service under Deno is tested on real stores');
-  const service: Started = startProcess([denoBinary(), 'run', ...FLAGS, 'src/main.ts'], environment);
+  if (databaseUrl === null || redisUrl === null) throw new Error('a service apart is tested on real stores');
+  const service: Started = startProcess(COMMANDS[runtime](), environment);
   const address = await service.address;
   const app = await createApp(config, databaseUrl, createLog({ level: 'error' }));
   app.address = address;
