@@ -282,6 +282,19 @@ describe('the Prometheus text', () => {
     expect(() => metrics.gauge('svc_level', 'Again.', () => 1)).toThrow('svc_level');
   });
 
+  test('of very many series is made in pieces, between which others are served, and is that of the library', async () => {
+    const metrics = new Metrics();
+    const durations = metrics.histogram('svc_long_seconds', 'Long\nones.', ['n']);
+    for (let i = 0; i < 3_000; i++) durations.labels(`${i}\n`).observe(i / 1_000);
+    metrics.gauge('svc_level', 'Level.', () => 7);
+    let turns = 0;
+    const counting = setInterval(() => turns++, 0);
+    const text = await metrics.render();
+    clearInterval(counting);
+    expect(turns).toBeGreaterThan(5);
+    expect(text).toBe(await metrics.registry.metrics());
+  });
+
   test('of several processes contains each family once, and each sample with its process', async () => {
     const metrics = new Metrics();
     things(metrics).inc({ kind: 'a{b} c' }, 2);

@@ -6,10 +6,14 @@
 import process from 'node:process';
 import { AggregatorRegistry, Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
 import { waitingIn } from './concurrency.ts';
+import { giveWay } from './event-loop.ts';
 import type { Database } from './postgres.ts';
 
 /** The boundaries recommended by OpenTelemetry for requests. */
 const DURATION_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
+
+/** Values that are formatted in one go, in 1 or 2 ms. */
+const PIECE_VALUES = 500;
 
 type QueueLength = () => number | Promise<number | null>;
 
@@ -73,7 +77,7 @@ export class Metrics {
 
   /** The metrics of all processes on the port. */
   async render(): Promise<string> {
-    return this.collectSnapshots === null ? this.registry.metrics() : renderSnapshots(await this.collectSnapshots());
+    return this.collectSnapshots === null ? textOf(this.registry) : renderSnapshots(await this.collectSnapshots());
   }
 
   /** The metrics of this process, for `renderSnapshots`. */
@@ -90,7 +94,38 @@ export function renderSnapshots(snapshots: ReadonlyMap<string, string>): Promise
       values: values.map((value) => ({ ...value, labels: { process: number, ...value.labels } })),
     })),
   );
-  return AggregatorRegistry.aggregate(all).metrics();
+  return textOf(AggregatorRegistry.aggregate(all));
+}
+
+/** A metric with its values of now, as the library formats it. */
+interface Family {
+  values: readonly unknown[];
+}
+interface Readable {
+  get(): Promise<Family>;
+  getForPromString?(): Promise<Family>;
+}
+
+/** The text of `registry.metrics()` in pieces: of all routes and statuses, it takes 40 ms in one go. */
+async function textOf(registry: Registry): Promise<string> {
+  const metrics = registry.getMetricsAsArray() as unknown as Readable[];
+  // Not in the library's types.
+  const formatting = registry as unknown as { getMetricsAsString(metric: Readable): Promise<string> };
+  const families = await Promise.all(metrics.map((metric) => metric.getForPromString?.() ?? metric.get()));
+  const texts: string[] = [];
+  for (const family of families) {
+    const { values } = family;
+    const lines: string[] = [];
+    for (let at = 0; at === 0 || at < values.length; at += PIECE_VALUES) {
+      const piece = { ...family, values: values.slice(at, at + PIECE_VALUES) };
+      const text = await formatting.getMetricsAsString({ get: async () => piece });
+      // Each piece begins with its help and type.
+      lines.push(at === 0 ? text : text.split('\n').slice(2).join('\n'));
+      await giveWay();
+    }
+    texts.push(lines.join('\n'));
+  }
+  return `${texts.join('\n\n')}\n`;
 }
 
 type Snapshot = MetricObject & { values: { labels: Record<string, string> }[] };
