@@ -77,9 +77,18 @@ function queryFor(random: Random, declared: Schema, document: Schema, names: Nam
 }
 
 function parameterFor(random: Random, { name, schema }: Schema, document: Schema, names: Names, path: string): string {
-  if (name === 'confirm' && random.chance(0.8)) return decodeURIComponent(path.split('/').at(-1) ?? '');
+  if (name === 'confirm' && random.chance(0.8)) return decoded(path.split('/').at(-1) ?? '');
   const hint = random.chance(0.9) ? hinted(random, name, names) : undefined;
   return hint?.slice(0, 2_000) ?? plain(jsonFor(random, schema, document, names));
+}
+
+/** Unchanged where it cannot be decoded, as `%ff`. */
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
 }
 
 /** The text of a JSON string, or the JSON text of another value, as a well-formed parameter. */

@@ -1,13 +1,10 @@
 // How long the event loop of a thread stands still, by the CPU time of its thread: a gap between two ticks of a timer
 // counts with the time that the thread was on a core meanwhile. On a busy machine it waits for a core as well, or is
-// stopped, which is no stall of the service. Neither is a collection of garbage by the runtime, which is told by the size of the heap
-// and measured apart: it takes 30 to 90 ms of a heap of 100 MB, when the runtime wants. Times are milliseconds.
-import process from 'node:process';
+// stopped, which is no stall of the service. Neither is a collection of all garbage by the runtime, which is measured apart: it takes
+// 30 to 90 ms of a heap of 100 MB, when the runtime wants. Times are milliseconds.
 import { threadTimes } from '../../test/support/stalls.ts';
 
 const TICK_MS = 5;
-/** The heap shrinks by no less in a collection that takes long, and by nothing else. */
-const COLLECTED_BYTES = 1_048_576;
 /** The message of a log line with a stall. */
 export const STALL_LOGGED = 'the event loop stood still';
 
@@ -30,21 +27,38 @@ export interface Stalls {
   stop(): void;
 }
 
+/**
+ * A function that tells whether the runtime has collected all garbage since its last call. One object shows a collection of new
+ * garbage, which the other survives as an old one: only a collection of all takes that.
+ */
+function collectionsSeen(): () => boolean {
+  let fresh = new WeakRef({});
+  let kept: object | null = {};
+  let old = new WeakRef(kept);
+  return () => {
+    if (kept === null && old.deref() === undefined) {
+      fresh = new WeakRef({});
+      kept = {};
+      old = new WeakRef(kept);
+      return true;
+    }
+    if (kept !== null && fresh.deref() === undefined) kept = null;
+    return false;
+  };
+}
+
 /** Measures the thread that calls it. */
 export function measureStalls(): Stalls {
   let longest = NONE;
   let last = { wallMs: performance.now(), ...threadTimes() };
-  let heapBytes = process.memoryUsage().heapUsed;
+  const isCollected = collectionsSeen();
   let since = last;
   const timer = setInterval(() => {
     const now = { wallMs: performance.now(), ...threadTimes() };
     const wallMs = now.wallMs - last.wallMs;
     const cpuMs = Math.min(wallMs, now.cpuMs - last.cpuMs);
-    const { heapUsed } = process.memoryUsage();
-    if (heapBytes - heapUsed > COLLECTED_BYTES) {
-      longest = { ...longest, collectionMs: Math.max(longest.collectionMs, cpuMs) };
-    } else if (cpuMs > longest.cpuMs) longest = { ...longest, cpuMs, endedAt: Date.now() };
-    heapBytes = heapUsed;
+    if (isCollected()) longest = { ...longest, collectionMs: Math.max(longest.collectionMs, cpuMs) };
+    else if (cpuMs > longest.cpuMs) longest = { ...longest, cpuMs, endedAt: Date.now() };
     longest = { ...longest, wallMs: Math.max(longest.wallMs, wallMs) };
     last = now;
   }, TICK_MS);
