@@ -79,9 +79,9 @@ export function neighbourTable(rows: readonly NeighbourRow[]): string {
   const lines = rows.map((row) => {
     const { label, suffered, peakMiB = 0, afterMiB = 0, statuses = '', failure, isWithin } = row;
     if (suffered === undefined) return `| ${label} | ${cell(failure)} | | | | | | | | FAILED |`;
-    const { p50, p99, max, lateP99, health, exportMs, definitionMs, failures } = suffered;
+    const { p50, p99, p99Lowest, p99Highest, max, lateP99, health, exportMs, definitionMs, failures } = suffered;
     const failed = Object.entries(failures).map(([what, times]) => `${times} x ${what}`);
-    const times = [p50, p99, max].map(amount).join(' / ');
+    const times = `${amount(p50)} / ${amount(p99)} (${amount(p99Lowest)} to ${amount(p99Highest)}) / ${amount(max)}`;
     const slow = [exportMs, definitionMs].map(amount).join(', ');
     const memory = [peakMiB, afterMiB].map(count).join(', ');
     const trouble = [...failed, ...(failure === undefined ? [] : [cell(failure)])].join(', ') || 'none';
@@ -89,7 +89,7 @@ export function neighbourTable(rows: readonly NeighbourRow[]): string {
     return `| ${[...cells, isWithin ? 'within' : 'MISSED'].join(' | ')} |`;
   });
   return [
-    '| attack | p50 / p99 / max, ms | sent late, p99 ms | /health, max ms | export, definition ms | failed | MiB peak, after | attacker got | |',
+    '| attack | p50 / p99 (lowest to highest) / max, ms | sent late, p99 ms | /health, max ms | export, definition ms | failed | MiB peak, after | attacker got | |',
     '|---|--:|--:|--:|--:|---|--:|---|---|',
     ...lines,
   ].join('\n');
