@@ -33,7 +33,7 @@ async function found(name: string, query: Record<string, string>, client: Client
 }
 
 async function rebuilt(): Promise<void> {
-  while ((await rebuildSearchOnce(service.app)) > 0);
+  while ((await rebuildSearchOnce(service.app)) !== null);
 }
 
 test('a word without its accents', () => {
@@ -199,6 +199,19 @@ describe('a change of searchFolding', () => {
       sql`select from platform.search_rebuilds where tenant_id = ${tenant.id}::uuid`,
     );
     expect(left).toBeUndefined();
+  });
+
+  test('is rebuilt in turn by tenant, however many entities another one has', async () => {
+    const other = await service.tenant();
+    const name = await entity(['Amélie'], { searchFolding: false });
+    const many = ['a', 'b', 'c'].map((letter) => `many_${letter}`);
+    for (const one of many) await other.post('/api/entities', { name: one, fields: [], searchFolding: false });
+    for (const one of many) await other.patch(`/api/entities/${one}`, { searchFolding: true });
+    await tenant.patch(`/api/entities/${name}`, { searchFolding: true });
+    const first = await rebuildSearchOnce(service.app);
+    const second = await rebuildSearchOnce(service.app, undefined, first ?? undefined);
+    expect(new Set([first, second])).toEqual(new Set([tenant.id, other.id]));
+    await rebuilt();
   });
 
   test('that is changed again, or whose entity is deleted, leaves nothing to do', async () => {

@@ -27,6 +27,7 @@ const BATCH_ROWS = 200;
 const LOCKED_MS = 50;
 const LOCKED_MAX_MS = 10_000;
 const FIRST = '00000000-0000-0000-0000-000000000000';
+const NO_TENANT = FIRST;
 
 interface Rebuild {
   entityId: string;
@@ -38,7 +39,12 @@ interface Rebuild {
 const workerOf = perApp(() => ({ worker: undefined as Worker | undefined }));
 
 export function startSearchRebuilds(app: App): Worker {
-  const once = (signal: AbortSignal): Promise<number> => rebuildSearchOnce(app, signal);
+  let latest = NO_TENANT;
+  const once = async (signal: AbortSignal): Promise<number> => {
+    const tenantId = await rebuildSearchOnce(app, signal, latest);
+    latest = tenantId ?? NO_TENANT;
+    return tenantId === null ? 0 : 1;
+  };
   const worker = startWorker({ name: 'search terms', once, pollMs: POLL_MS, log: app.log });
   workerOf(app).worker = worker;
   return worker;
@@ -61,19 +67,26 @@ export function nudgeSearchRebuild(app: App): void {
   workerOf(app).worker?.nudge();
 }
 
-/** Goes on with the entity that has waited longest. Resolves to 0 when there is none. */
-export async function rebuildSearchOnce(app: App, signal?: AbortSignal): Promise<number> {
+/**
+ * Goes on with an entity of the tenant after `latest`, in turn: of one with many, the others wait for a slice. Resolves to that
+ * tenant's id; null when there is none.
+ */
+export async function rebuildSearchOnce(
+  app: App,
+  signal?: AbortSignal,
+  latest: string = NO_TENANT,
+): Promise<string | null> {
   const rebuild = await app.db.first<Rebuild>(sql`
     update platform.search_rebuilds as s set due_at = now() + make_interval(secs => ${LEASE_S}::int)
     from (
       select tenant_id, entity_id from platform.search_rebuilds where due_at <= now()
-      order by due_at limit 1 for update skip locked
+      order by tenant_id <= ${latest}::uuid, tenant_id, due_at limit 1 for update skip locked
     ) as due
     where s.tenant_id = due.tenant_id and s.entity_id = due.entity_id
     returning s.entity_id as "entityId", s.tenant_id as "tenantId", s.attempt, s.after_id as "afterId"`);
-  if (rebuild === undefined) return 0;
+  if (rebuild === undefined) return null;
   const tenant = await tenantById(app, rebuild.tenantId);
-  if (tenant === null) return 0;
+  if (tenant === null) return rebuild.tenantId;
   await forTenant(tenant.id, async () => {
     try {
       await rebuildSlice(app, tenant, rebuild, performance.now() + SLICE_MS, signal);
@@ -83,7 +96,7 @@ export async function rebuildSearchOnce(app: App, signal?: AbortSignal): Promise
       await advance(app, rebuild, rebuild.afterId, LATER_S);
     }
   });
-  return 1;
+  return tenant.id;
 }
 
 async function rebuildSlice(
