@@ -9,6 +9,7 @@ import { notifyCommitted } from '../src/events/publication.ts';
 import { LIMITS } from '../src/limits.ts';
 import { realtimeOf } from '../src/realtime/realtime.ts';
 import { socketHandler } from '../src/realtime/websocket-endpoint.ts';
+import { waitingIn } from '../src/runtime/concurrency.ts';
 import { newId } from '../src/runtime/ids.ts';
 import type { SocketHandler, TextSocket } from '../src/runtime/socket.ts';
 import { sql } from '../src/runtime/sql.ts';
@@ -173,6 +174,34 @@ describe('large responses', () => {
       () => `${unreadResponses.bytes} bytes are unread`,
     );
     expect((await slow.get(LARGE)).status).toBe(200);
+  }, 120_000);
+
+  test('a response that is replayed under an Idempotency-Key counts like the first', async () => {
+    const long = Array.from({ length: 14 }, (_, i) => ({ key: `f${i}`, type: 'text', default: 'x'.repeat(16_000) }));
+    const tenant = await tenantWithEntities(service, ['wide'], [{ key: 'n', type: 'integer' }, ...long]);
+    const body = { operations: Array.from({ length: 60 }, (_, n) => ({ op: 'create', data: { n } })) };
+    const ask = (key = 'a') =>
+      tenant.post(`${WIDE}/bulk`, body, { 'idempotency-key': key, 'accept-encoding': 'identity' });
+    const first = await ask();
+    expect([first.status, first.body.data.succeeded]).toEqual([200, 60]);
+    const add = spyOn(unreadResponses, 'add');
+    try {
+      const again = await ask();
+      expect([again.status, again.text === first.text]).toEqual([200, true]);
+      expect(add).toHaveBeenCalledWith(tenant.id, Buffer.byteLength(first.text), expect.any(Function));
+    } finally {
+      add.mockRestore();
+    }
+    const keys = ['a', 'b', 'c', 'd', 'e'];
+    for (const key of keys.slice(1)) expect((await ask(key)).status).toBe(200);
+    // Of many at once, all but a few wait for a place, without a database connection.
+    const waiting: number[] = [];
+    const watch = setInterval(() => waiting.push(waitingIn('large-calls')), 1);
+    const answers = await Promise.all(keys.map(ask));
+    clearInterval(watch);
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    // The embedded database serves one call after the other.
+    if (process.env.DATABASE_URL !== undefined) expect(Math.max(...waiting)).toBeGreaterThan(0);
   }, 120_000);
 
   test('an API document that is not read is no copy of the one that is kept, and counts for its tenant', async () => {

@@ -81,6 +81,24 @@ export async function jsonInPieces(
   return Buffer.concat(await written(value, budget, levels));
 }
 
+/** A text in UTF-8, in pieces between which the event loop turns. */
+export async function utf8InPieces(text: string): Promise<Uint8Array[]> {
+  const pieces: Uint8Array[] = [];
+  for (let start = 0, end = 0; end < text.length; start = end) {
+    end = Math.min(text.length, start + CHUNK_CHARACTERS);
+    // Both halves of a surrogate pair are in one piece.
+    if (isHighSurrogate(text.charCodeAt(end - 1))) end = Math.min(text.length, end + 1);
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
+    pieces.push(Buffer.from(text.slice(start, end)));
+  }
+  return pieces;
+}
+
+function isHighSurrogate(unit: number): boolean {
+  return (unit & 0xfc00) === 0xd800;
+}
+
 /** The JSON of a value. Throws when it needs more bytes than the budget has. */
 async function written(value: unknown, budget: ByteBudget, levels = LEVELS): Promise<Buffer[]> {
   const chunks: Buffer[] = [];

@@ -34,6 +34,11 @@ export function jsonText(text: string | null, status = 200, headers: Record<stri
   return json(text, status, headers);
 }
 
+/** The same of bytes in pieces. */
+export function jsonChunks(chunks: readonly Uint8Array[], status: number, headers: Record<string, string>): Response {
+  return json(chunks, status, headers);
+}
+
 function json(
   body: string | readonly Uint8Array[] | null,
   status: number,

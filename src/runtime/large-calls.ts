@@ -61,6 +61,17 @@ export async function waitForPlace(): Promise<void> {
   if (unreadResponses.isFull(work.share)) throw tooMuchUnread();
 }
 
+/** Runs what changes nothing before it needs a place, again if it has to wait for one. */
+export async function withPlace<T>(run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    if (!(error instanceof PlaceNeeded)) throw error;
+    await waitForPlace();
+    return run();
+  }
+}
+
 /** Only calls that a client waits for: background work has queues of its own. */
 function needsPlace({ call }: Work): boolean {
   return call !== undefined && call.leave === undefined && !call.hasEnded;

@@ -10,11 +10,14 @@ import { conflict, invalidField, ServiceError } from '../../errors.ts';
 import type { Erasure } from '../../events/erasure.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { toSql } from '../../expression/to-sql.ts';
-import { type Envelope, jsonText, responseOf, typed } from '../../http/reply.ts';
+import { utf8InPieces } from '../../http/bounded-response.ts';
+import { type Envelope, jsonChunks, responseOf, typed } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
+import { holdBytes, withPlace } from '../../runtime/large-calls.ts';
 import { lockNumber } from '../../runtime/locks.ts';
 import { type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { sha256 } from '../../runtime/tokens.ts';
+import { currentWork } from '../../runtime/work.ts';
 import { storedOf } from '../../tenants/stored.ts';
 import { autocommit, inTransaction, type WriteContext } from './context.ts';
 
@@ -22,6 +25,8 @@ interface StoredResponse {
   is_same: boolean;
   status: number;
   headers: Record<string, string>;
+  /** Of the body. */
+  bytes: number;
 }
 
 interface RequestKey {
@@ -70,14 +75,16 @@ export async function idempotently<T>(
   };
   // A dry run is no repetition of a call, and no call that could be repeated.
   if (app.db.dryRun !== undefined) return write(autocommit(app, caller));
-  return inTransaction(autocommit(app, caller), async (context) => {
-    const kept = await lockKey(context.tx, key);
-    if (kept !== undefined) return typed<T>(await replay(kept, () => keptAnswer(context, target, key)));
-    await requireRoom(context.tx, caller.tenant.id);
-    const answer = await write(context);
-    await store(context.tx, key, responseOf(answer).clone());
-    return answer;
-  });
+  return withPlace(() =>
+    inTransaction(autocommit(app, caller), async (context) => {
+      const kept = await lockKey(context.tx, key);
+      if (kept !== undefined) return typed<T>(await replay(kept, () => keptAnswer(context, target, key)));
+      await requireRoom(context.tx, caller.tenant.id);
+      const answer = await write(context);
+      await store(context.tx, key, responseOf(answer).clone());
+      return answer;
+    }),
+  );
 }
 
 /** For clients that send a request again whose answer was lost: the first one will have ended soon. */
@@ -94,7 +101,7 @@ async function lockKey(
     throw new ServiceError('CONFLICT', 'a request with this Idempotency-Key is still running', { headers: RUNNING });
   }
   return tx.first<StoredResponse>(sql`
-    select body_hash = decode(${bodyHash}, 'hex') as is_same, status, headers
+    select body_hash = decode(${bodyHash}, 'hex') as is_same, status, headers, octet_length(answer) as bytes
     from platform.idempotency_keys
     where ${isKey({ tenantId, caller, route, key })}
       and created_at > now() - make_interval(secs => ${LIMITS.idempotency.keptMs / 1_000}::int)`);
@@ -113,11 +120,14 @@ async function requireRoom(tx: Tx, tenantId: string): Promise<void> {
   );
 }
 
-async function replay(kept: StoredResponse, answer: () => Promise<string>): Promise<Response> {
-  if (!kept.is_same) {
-    throw new ServiceError('IDEMPOTENCY_MISMATCH', 'this Idempotency-Key was used with another body');
-  }
-  return jsonText(await answer(), kept.status, { ...kept.headers, 'idempotent-replayed': 'true' });
+/** A stored response is counted like one that is made: many large ones at once would fill the memory. */
+async function replay(
+  { is_same: isSame, status, headers, bytes }: StoredResponse,
+  answer: () => Promise<string>,
+): Promise<Response> {
+  if (!isSame) throw new ServiceError('IDEMPOTENCY_MISMATCH', 'this Idempotency-Key was used with another body');
+  holdBytes(currentWork(), bytes);
+  return jsonChunks(await utf8InPieces(await answer()), status, { ...headers, 'idempotent-replayed': 'true' });
 }
 
 /**
