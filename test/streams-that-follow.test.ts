@@ -234,6 +234,7 @@ describe('a WebSocket subscription', () => {
       { filters: 1 },
       { view: 'nobodys' },
       { fields: 1 },
+      { fields: Array.from({ length: 300 }, (_, i) => `f${i}`) },
     ]) {
       socket.send({ type: 'subscribe', entity: 'deals', ...options });
       expect(await socket.next()).toEqual({ type: 'error', code: 'invalid_message', message: expect.any(String) });

@@ -97,7 +97,7 @@ export class SocketSubscriptions {
   }
 
   /** Begins to follow; the entity must be subscribed to. */
-  async follow(entity: string, followed: Followed, fields: readonly string[] | null): Promise<void> {
+  async follow(entity: string, followed: Followed, fields: ReadonlySet<string> | null): Promise<void> {
     const subscription = this.#byEntity.get(entity);
     const membership = this.socket.membership();
     if (subscription === undefined || membership === undefined) return;
@@ -161,12 +161,11 @@ export async function followedBy(
 const NOTHING_MORE = { since: null, filters: null, view: null, transitions: false };
 
 /** The message of an event. `fields` selects, in addition to the id. */
-function followedText({ event, seen }: Entry, fields: readonly string[] | null, cursor: string | null): string {
+function followedText({ event, seen }: Entry, fields: ReadonlySet<string> | null, cursor: string | null): string {
   const { type, entity, record } = seen;
   const isGone = type === 'record.left' || type === 'record.deleted' || event.erased !== undefined;
   const isWhole = record !== undefined && event.row !== null && !isGone;
-  const selected =
-    isWhole && fields !== null ? record.fields.filter(({ key }) => fields.includes(key)) : record?.fields;
+  const selected = isWhole && fields !== null ? record.fields.filter(({ key }) => fields.has(key)) : record?.fields;
   const data = isWhole
     ? flat(event.row as NonNullable<typeof event.row>, { ...record, fields: selected ?? [] })
     : seen.data;

@@ -1,6 +1,8 @@
 // The WebSocket protocol as a pure function: a state and a client message give the next state, the replies, and the
 // lookup that must be made before the message can be answered. No transport, no clock, no I/O.
 // Contract: interface#websocket, decisions#websocket.
+import { SYSTEM_FIELDS } from '../expression/ast.ts';
+import { LIMITS } from '../limits.ts';
 
 export interface SocketState {
   /** `expired`: the token has expired; subscriptions are kept for the next `auth`. */
@@ -21,8 +23,11 @@ export interface SubscribeOptions {
   filters?: string;
   view?: string;
   transitions?: boolean;
-  fields?: readonly string[];
+  fields?: ReadonlySet<string>;
 }
+
+/** Field keys of an entity, system fields included; a list of more would be kept, and searched for every field of every event. */
+const FIELDS_MAX = LIMITS.entity.fieldsMax + Object.keys(SYSTEM_FIELDS).length;
 
 export interface Transition {
   state: SocketState;
@@ -97,7 +102,9 @@ function optionsIn({ since, filters, view, transitions, fields }: Record<string,
   if (fields == null) return options;
   const keys: unknown = typeof fields === 'string' ? fields.split(',').map((key) => key.trim()) : fields;
   const isList = Array.isArray(keys) && keys.every((key) => typeof key === 'string');
-  return isList ? { ...options, fields: keys } : 'fields must be a list of field keys';
+  if (!isList) return 'fields must be a list of field keys';
+  if (keys.length > FIELDS_MAX) return `fields must be a list of at most ${FIELDS_MAX} field keys`;
+  return { ...options, fields: new Set<string>(keys) };
 }
 
 /** What was asked for is refused: the reply says why. */
