@@ -132,6 +132,9 @@ test("the codes of a tenant's admins make at most 20 tenants, with those that th
     const beyond = await accept(by, 100);
     expect([beyond.status, beyond.body.error.message]).toEqual([409, expect.stringContaining('at most 20 tenants')]);
   }
+  // It is refused before its schema is made, even before the slug is looked at.
+  const taken = await accept(origin, 1);
+  expect(taken.body.error.message).toContain('at most 20 tenants');
   const other = await accept(await service.tenant(), 101);
   expect(other.status).toBe(201);
 }, 60_000);

@@ -16,6 +16,7 @@ import { KeyedLock } from '../runtime/concurrency.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
+import { lockTenantNames } from '../tenants/custom-domains.ts';
 import { publishTenants, schemaOf, tenantById } from '../tenants/tenants.ts';
 import { type PersonSchema, Registration } from '../users/person.ts';
 import { insertUser, type User } from '../users/users.ts';
@@ -91,8 +92,10 @@ async function createInvitedTenant(
   const id = newId();
   const owner = await app.db.slow.begin(async (tx) => {
     await claim(tx, token, user);
+    await lockTenantNames(tx);
+    const maker = await makerWithRoom(tx, token);
     await insertTenant(app, tx, { id, slug, name, settings: {} });
-    await countForMaker(tx, token, id);
+    await tx.rows(sql`update platform.tenants set made_by_tenant = ${maker}::uuid where id = ${id}::uuid`);
     await tx.rows(sql`update platform.invitations as i set tenant_id = ${id}::uuid where ${hasToken(token)}`);
     return insertUser(app, tx, { id, schema: schemaOf(id), quotas: {} }, { ...user, role: 'owner' });
   });
@@ -101,21 +104,19 @@ async function createInvitedTenant(
 }
 
 /**
- * Notes from which tenant the new one comes, through however many codes. 409 when that one has made as many as it may: each
- * tenant has a share of connections, streams and storage of its own. Must hold the lock of the tenants' names.
+ * From which tenant a new one comes, through however many codes; null from none. 409 when that one has made as many as it may: each
+ * tenant has a share of connections, streams and storage of its own. Asked before the schema is made, which takes the database long
+ * and would be undone. Must hold the lock of the tenants' names.
  */
-async function countForMaker(tx: Tx, token: string, id: string): Promise<void> {
-  const made = await tx.first<{ count: number }>(sql`
+async function makerWithRoom(tx: Tx, token: string): Promise<string | null> {
+  const maker = await tx.first<{ id: string | null; made: number }>(sql`
     with maker as (
       select coalesce(t.made_by_tenant, i.inviting_tenant) as id
       from platform.invitations as i left join platform.tenants as t on t.id = i.inviting_tenant
       where ${hasToken(token)}
-    ), noted as (
-      update platform.tenants set made_by_tenant = maker.id
-      from maker where tenants.id = ${id}::uuid and maker.id is not null
     )
-    select count(t.id)::int as count from maker join platform.tenants as t on t.made_by_tenant = maker.id`);
-  if ((made?.count ?? 0) < tenantsMax) return;
+    select id, (select count(*)::int from platform.tenants as t where t.made_by_tenant = maker.id) as made from maker`);
+  if ((maker?.made ?? 0) < tenantsMax) return maker?.id ?? null;
   throw conflict(`the codes of one tenant make at most ${tenantsMax} tenants: ask the operator for further ones`);
 }
 
