@@ -85,8 +85,8 @@ export const LIMITS = {
   pattern: { sourceMax: 1_000, instructionsMax: 1_000, stepsMax: 5_000_000, lengthDefault: 10_000 },
   /** Active ones, without the system roles and the first owner key. */
   perTenant: { roles: 200, views: 500, users: 10_000, platformApis: 100, publicKeys: 100, bots: 500, ownerKeys: 100 },
-  /** The stored text of a tenant's roles, and that of its views, in bytes: a list of them is one response. */
-  perTenantBytes: { roles: 8_388_608, views: 8_388_608 },
+  /** The stored text of a tenant's roles, that of its views, and that of its bots, in bytes: a list of them is one response. */
+  perTenantBytes: { roles: 8_388_608, views: 8_388_608, bots: 8_388_608 },
   /** The text of one role, view, rule, bot or platform API as JSON in UTF-8, in bytes. */
   definitionBytesMax: 65_536,
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
@@ -123,7 +123,7 @@ export const LIMITS = {
   tenant: { nameMax: 200 },
   customDomain: { lookupMs: 2_000, checkEveryMs: 10_000, recheckMs: 300_000, checksPerRound: 20 },
   session: { ttlMs: 12 * 60 * 60 * 1_000 },
-  key: { labelMax: 100 },
+  key: { labelMax: 100, cachedBytesMax: 16_777_216 },
   platformApi: { rolesMax: 50, roleNameMax: 100, ttlDaysMax: 3_650, keysMax: 500 },
   publicKey: {
     ttlDays: { default: 90, max: 365 },

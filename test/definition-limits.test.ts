@@ -285,6 +285,37 @@ describe('texts', () => {
     expect(stallMs).toBeLessThan(STALL_MAX_MS);
   });
 
+  test('the bots of a tenant have at most 8 MiB together, and its list no more of those revoked', async () => {
+    const other = await service.tenant();
+    const insert = (name: string, revokedAt: string): string => `
+      insert into platform.bots (id, tenant_id, name, secret_hash, permissions, revoked_at)
+        select gen_random_uuid(), '${other.id}', '${name}-' || i, sha256((i || '${name}${other.id}')::bytea),
+          jsonb_build_object('entities', jsonb_build_object('view:' || repeat('x', 60000), '["read"]'::jsonb)), ${revokedAt}
+        from generate_series(1, 139) as i`;
+    await runInSchema(service, other, `${insert('active', 'null')}; ${insert('former', 'now()')}`);
+    const bot = (name: string, views: number) => ({
+      name,
+      tenantSlug: other.slug,
+      permissions: { entities: Object.fromEntries(Array.from({ length: views }, (_, i) => [`view:v${i}`, ['read']])) },
+    });
+    const refused = await other.post('/api/auth/bots/register', bot('last', 2_500));
+    expect([refused.status, refused.body.error.message]).toEqual([
+      409,
+      expect.stringContaining('8388608 bytes together'),
+    ]);
+    const small = await other.post('/api/auth/bots/register', bot('small', 1));
+    expect(small.status).toBe(201);
+    const larger = { permissions: bot('small', 2_500).permissions };
+    expect((await other.patch(`/api/auth/bots/${small.body.data.id}`, larger)).status).toBe(409);
+    // Not by the client that compares responses with the document: such names are too long for it.
+    const answer = await fetch(`${service.url}/api/auth/bots`, { headers: { authorization: `Bearer ${other.key}` } });
+    const { data } = (await answer.json()) as { data: { isActive: boolean }[] };
+    expect(data.filter(({ isActive }) => isActive)).toHaveLength(140);
+    const former = data.filter(({ isActive }) => !isActive).length;
+    expect(former).toBeGreaterThan(100);
+    expect(former * 60_000).toBeLessThan(8_388_608);
+  });
+
   test('the fields of an entity have at most 256 KiB, and a larger stored definition can be made smaller', async () => {
     const other = await service.tenant();
     const options = (n: number) => Array.from({ length: n }, (_, i) => String(i).padStart(200, 'o'));

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
+import { LIMITS } from '../src/limits.ts';
 import { sql } from '../src/runtime/sql.ts';
 import {
   type Client,
@@ -209,3 +210,24 @@ describe('platform keys', () => {
     }
   });
 });
+
+test('permissions are cached up to some bytes, however many keys have them', async () => {
+  const views = Array.from({ length: 1_700 }, (_, i) => [`view:v${String(i).padStart(5, '0')}`, { reader: ['read'] }]);
+  const api = await define({ permissions: Object.fromEntries(views) });
+  const keys: Client[] = [];
+  // One more than fit, as JSON.
+  const count = Math.ceil(
+    LIMITS.key.cachedBytesMax / JSON.stringify(Object.fromEntries(views.map(([name]) => [name, ['read']]))).length,
+  );
+  for (let i = 0; i < count; i++) keys.push(bearer((await issue(api)).key));
+  for (const key of keys) expect((await key.get('/api/entities')).status).toBe(200);
+  const rows = spyOn(service.app.db, 'rows');
+  try {
+    await keys.at(-1)?.get('/api/entities');
+    expect(rows).not.toHaveBeenCalled();
+    await keys[0]?.get('/api/entities');
+    expect(rows).toHaveBeenCalled();
+  } finally {
+    rows.mockRestore();
+  }
+}, 120_000);

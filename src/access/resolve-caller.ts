@@ -3,8 +3,10 @@
 // Failures: 401. Contract: interface#credentials, decisions#changes-of-rights.
 import { type App, perApp } from '../app.ts';
 import { unauthorized } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
 import { SharedStatements } from '../runtime/shared-statements.ts';
 import { identifier, type Sql, sql } from '../runtime/sql.ts';
+import { jsonBytes } from '../runtime/text.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import type { BotLimits } from './bot-limits.ts';
@@ -16,12 +18,17 @@ import { isAdminRole, rightsOf, rolesOf } from './role-store.ts';
 import { requireLiveSession } from './user-sessions.ts';
 
 const CACHED_CREDENTIALS = 20_000;
+/** A key of an API, and a bot, has permissions of up to 64 KiB, and a tenant tens of thousands of keys. */
+const BYTES = {
+  max: LIMITS.key.cachedBytesMax,
+  of: (row: unknown): number => (row === undefined ? 0 : jsonBytes(row)),
+};
 /** Credentials that one statement looks up. */
 const LOOKUPS_MAX = 64;
 const cachesOf = perApp((app) => ({
-  stored: app.invalidations.cache<StoredRow | undefined>('credential', CACHED_CREDENTIALS),
+  stored: app.invalidations.cache<StoredRow | undefined>('credential', CACHED_CREDENTIALS, BYTES),
   users: app.invalidations.cache<UserRow | undefined>('user', CACHED_CREDENTIALS),
-  bots: app.invalidations.cache<BotRow | undefined>('bot', CACHED_CREDENTIALS),
+  bots: app.invalidations.cache<BotRow | undefined>('bot', CACHED_CREDENTIALS, BYTES),
   tokens: new Tokens(app.config.jwtSecrets),
 }));
 

@@ -25,8 +25,9 @@ import {
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { jsonb, type Sql, sql } from '../runtime/sql.ts';
+import { jsonBytes } from '../runtime/text.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
-import { requireRoom } from '../tenants/definition-counts.ts';
+import { requireRoom, requireTextFits } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 
 const SECRET_PREFIX = 'svc_bot_';
@@ -108,6 +109,7 @@ export async function registerBot(
   const row = await app.db.begin(async (tx) => {
     await lockEntities(tx, tenant, entities, 'permissions.entities');
     await requireRoom(tx, tenant, 'bots');
+    await requireTextFits(tx, tenant, 'bots', jsonBytes(body));
     return tx.first<{ id: string }>(sql`
       insert into platform.bots (id, tenant_id, name, secret_hash, permissions, limits, created_by)
       values (${newId()}::uuid, ${tenant.id}::uuid, ${name}, decode(${sha256(secret).toString('hex')}, 'hex'),
@@ -140,13 +142,14 @@ export async function changeBot(
   requireFits(body, 'a bot', LIMITS.definitionBytesMax);
   const { byName } = await catalogOf(app, tenant);
   const own = sql`id = ${id}::uuid and tenant_id = ${tenant.id}::uuid`;
-  const existing = await app.db.first<{ isActive: boolean }>(sql`
-    select revoked_at is null as "isActive" from platform.bots where ${own}`);
+  const existing = await app.db.first<{ isActive: boolean; bytes: number }>(sql`
+    select revoked_at is null as "isActive", octet_length(permissions::text) as bytes from platform.bots where ${own}`);
   if (existing === undefined) throw notFound('bot');
   if (!existing.isActive) throw conflict('this bot is revoked');
   const { permissions, limits } = check(BotChange, body, (valid) => unknownEntities(valid, byName));
   const row = await app.db.begin(async (tx) => {
     await lockEntities(tx, tenant, permissions?.entities ?? {}, 'permissions.entities');
+    if (permissions != null) await requireTextFits(tx, tenant, 'bots', jsonBytes(permissions) - existing.bytes);
     return tx.first<Bot>(sql`
       update platform.bots
       set permissions = coalesce(${jsonb(permissions)}, permissions),
@@ -165,16 +168,22 @@ function columnsFor({ slug }: Tenant): Sql {
     revoked_at as "revokedAt", last_used_at as "lastUsedAt", created_at as "createdAt", updated_at as "updatedAt"`;
 }
 
-/** The tenant's bots, newest first, with those revoked last. */
+/** The tenant's bots, newest first, with those revoked last: no more of them than have as much text as the active ones may have. */
 export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
   return app.db.rows<Bot>(sql`
     select ${columnsFor(caller.tenant)}
     from platform.bots
     where tenant_id = ${caller.tenant.id}::uuid and (revoked_at is null or id in (
-      select id from platform.bots
-      where tenant_id = ${caller.tenant.id}::uuid and revoked_at is not null
-      order by revoked_at desc, id desc
-      limit ${LIMITS.bot.revokedShown}::int
+      select id from (
+        select id, sum(octet_length(permissions::text)) over (order by revoked_at desc, id desc) as bytes
+        from (
+          select id, revoked_at, permissions from platform.bots
+          where tenant_id = ${caller.tenant.id}::uuid and revoked_at is not null
+          order by revoked_at desc, id desc
+          limit ${LIMITS.bot.revokedShown}::int
+        ) as latest
+      ) as measured
+      where bytes <= ${LIMITS.perTenantBytes.bots}::int
     ))
     order by id desc`);
 }

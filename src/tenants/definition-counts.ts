@@ -1,4 +1,4 @@
-// How many roles, views, users, keys and bots a tenant may have, and how much text its roles and views. What adds to them
+// How many roles, views, users, keys and bots a tenant may have, and how much text its roles, views and bots. What adds to them
 // holds a lock from the check to the end of its transaction, so that of two at the edge one is refused.
 // Failures: 409 naming the limit. Contract: neighbours#byte-budgets.
 import { conflict } from '../errors.ts';
@@ -55,9 +55,10 @@ const COUNTED = {
 const TEXTS: Record<keyof typeof LIMITS.perTenantBytes, Counted['from']> = {
   roles: (_, own) => own('roles'),
   views: COUNTED.views.from,
+  bots: COUNTED.bots.from,
 };
 
-/** 409 when the tenant's roles or views, with `added` bytes more, would have more text than they may have together. */
+/** 409 when the tenant's roles, views or bots, with `added` bytes more, would have more text than they may have together. */
 export async function requireTextFits(
   tx: Tx,
   tenant: Pick<Tenant, 'id' | 'schema'>,
