@@ -238,6 +238,25 @@ test('three hundred MCP calls that arrive together', async () => {
   expect(stallMs).toBeLessThan(STALL_MAX_MS);
 }, 60_000);
 
+test.each([
+  ['query_records', 'fields'],
+  ['query_records', 'sort'],
+  ['get_changes', 'entities'],
+  ['get_changes', 'events'],
+])('a hundred thousand names for the tool %s in %s', async (name, argument) => {
+  const entity = name === 'query_records' ? { entity_name: 'e' } : {};
+  const params = { name, arguments: { ...entity, [argument]: list(120_000, (i) => `f${i}`) } };
+  const { result, stallMs } = await measureStall(() =>
+    tenant.post(
+      '/mcp',
+      { jsonrpc: '2.0', id: 1, method: 'tools/call', params },
+      { accept: 'application/json, text/event-stream' },
+    ),
+  );
+  expect(result.text).toContain('at most 16384 characters');
+  expect(stallMs).toBeLessThan(STALL_MAX_MS);
+});
+
 describe('large values in responses', () => {
   const members = (at: number) => Object.fromEntries(Array.from({ length: 9_000 }, (_, i) => [`k${at}_${i}`, i]));
   const callTool = (name: string, input: object) => {

@@ -8,7 +8,7 @@ import { followerOf } from '../changes/follower.ts';
 import { ChangesPageSchema } from '../changes/item.ts';
 import { HistorySchema, readHistory } from '../history/history.ts';
 import { LIMITS } from '../limits.ts';
-import { defineTool, EntityName, READS, type Tool, toolInput } from './tool.ts';
+import { defineTool, EntityName, queryText, READS, type Tool, toolInput } from './tool.ts';
 
 const { limitMax } = LIMITS.changes;
 /** A result holds its items twice, and once more with each quote escaped. */
@@ -24,16 +24,14 @@ since it only answers a cursor; go on with nextCursor, at once while hasMore is 
     hints: READS,
     input: toolInput({
       since: Type.Optional(
-        Type.String({ description: 'A cursor: nextCursor, or the cursor of an item; earliest: from the oldest kept.' }),
+        queryText('A cursor: nextCursor, or the cursor of an item; earliest: from the oldest kept.'),
       ),
-      entities: Type.Optional(Type.String({ description: 'Names of entities, separated by commas; default: all.' })),
+      entities: Type.Optional(queryText('Names of entities, separated by commas; default: all.')),
       events: Type.Optional(
-        Type.String({
-          description: 'record.created, record.updated, record.deleted, separated by commas; default: all.',
-        }),
+        queryText('record.created, record.updated, record.deleted, separated by commas; default: all.'),
       ),
-      filters: Type.Optional(Type.String({ description: 'A condition on the records of the one entity named.' })),
-      view: Type.Optional(Type.String({ description: 'The slug of a view, whose entity and conditions apply.' })),
+      filters: Type.Optional(queryText('A condition on the records of the one entity named.')),
+      view: Type.Optional(queryText('The slug of a view, whose entity and conditions apply.')),
       transitions: Type.Optional(
         Type.Boolean({ description: 'Show updates that move a record in or out as record.entered and record.left.' }),
       ),
@@ -58,7 +56,7 @@ on with nextCursor until it is null.`,
       limit: Type.Optional(
         Type.Integer({ minimum: 1, maximum: LIMITS.list.limitMax, description: 'Versions per page; default 20.' }),
       ),
-      cursor: Type.Optional(Type.String({ description: 'nextCursor of the page before.' })),
+      cursor: Type.Optional(queryText('nextCursor of the page before.')),
     }),
     output: HistorySchema,
     run: async ({ app, caller }, { entity_name: name, record_id: id, tenantSlug: _, ...query }) =>

@@ -18,7 +18,7 @@ import { autocommit } from '../records/write/context.ts';
 import { createRecord, deleteRecord, updateRecord, type Written } from '../records/write/write.ts';
 import { waitForPlace } from '../runtime/large-calls.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, toolInput } from './tool.ts';
+import { ADDS, defineTool, EntityName, queryText, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
 const RecordId = Type.String({ minLength: 1, maxLength: 100, description: 'The id of the record, a UUID.' });
 const { limitMax, pageMax, resolveDepthMax } = LIMITS.list;
@@ -28,24 +28,20 @@ const Expansion = {
   resolve_depth: Type.Optional(
     Type.Integer({ minimum: 1, maximum: resolveDepthMax, description: 'Levels of relations to expand.' }),
   ),
-  fields: Type.Optional(Type.String({ description: 'Only these fields, separated by commas.' })),
+  fields: Type.Optional(queryText('Only these fields, separated by commas.')),
 };
 
 const Query = toolInput({
   entity_name: EntityName,
   filters: Type.Optional(
-    Type.String({
-      description: 'A condition, such as: status = "open" AND amount > 10. Operators: = != > < >= <= contains.',
-    }),
+    queryText('A condition, such as: status = "open" AND amount > 10. Operators: = != > < >= <= contains.'),
   ),
   search: Type.Optional(Type.String({ maxLength: 1_000, description: 'Words that must all occur in the record.' })),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: pageMax, description: '1-indexed page.' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: limitMax, description: 'Records per page; default 20.' })),
-  sort: Type.Optional(
-    Type.String({ description: 'Fields to sort by, separated by commas; a leading - sorts in descending order.' }),
-  ),
+  sort: Type.Optional(queryText('Fields to sort by, separated by commas; a leading - sorts in descending order.')),
   order: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')], { error: 'must be asc or desc' })),
-  cursor: Type.Optional(Type.String({ description: 'Keyset paging: empty for the first page, then nextCursor.' })),
+  cursor: Type.Optional(queryText('Keyset paging: empty for the first page, then nextCursor.')),
   ...Expansion,
 });
 
