@@ -93,6 +93,16 @@ async function call(document: Json, method: string, path: string, body?: unknown
 }
 
 describe('the document of a credential', () => {
+  test('has no example of a text that is longer than there is memory', async () => {
+    const other = await service.tenant();
+    const endless = { key: 'endless', type: 'text', minLength: 3_000_000_000 };
+    const fields = [endless, { ...endless, key: 'needed', required: true }, { key: 'title', type: 'text' }];
+    expect((await other.post('/api/entities', { name: 'texts', fields })).status).toBe(201);
+    const document = await documentOf(other);
+    expect(document.components.schemas.TextsCreate.properties.endless.minLength).toBe(3_000_000_000);
+    expect(JSON.stringify(document)).not.toContain('endless --');
+  });
+
   test('has the tenant’s entities as paths and types, with required and nullable fields', async () => {
     const document = await documentOf(tenant);
     expect(document.info.title).toContain(tenant.slug);

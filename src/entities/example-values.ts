@@ -67,12 +67,15 @@ function candidates(field: Field, targets: TargetIds, seed: number): unknown[] {
 /** A UUID of no record. */
 const ANY_ID = '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f';
 
+/** Characters that a text is padded to: a definition may ask for more than there is memory. */
+const PADDED_MAX = 1_000;
+
 /** The given texts, cut or padded to the field's length; then one that matches its pattern. */
 function texts({ pattern, minLength = 0, maxLength = Number.POSITIVE_INFINITY }: Field, seed: number, plain: string[]) {
   const fitted = plain.map((text) =>
     (text.length > maxLength ? `${seed.toString(36)}${text}` : text).slice(0, maxLength),
   );
-  const padded = fitted.map((text) => text.padEnd(minLength, '-'));
+  const padded = minLength > PADDED_MAX ? [] : fitted.map((text) => text.padEnd(minLength, '-'));
   const matching = pattern === undefined ? undefined : matchingText(pattern, minLength, seed);
   return [...plain, ...padded, ...(matching === undefined ? [] : [matching])];
 }
