@@ -2,14 +2,15 @@
 // a new tenant with each kind of credential, beside a tenant whose secrets no response and no log line may show. Measures how long
 // the service's event loop stands still, but on Deno. Times are milliseconds.
 import process from 'node:process';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import { startService } from '../../test/support/service.ts';
+import { startService, type TestService } from '../../test/support/service.ts';
 import { runtimeApart } from '../../test/support/service-apart.ts';
 import type { Round, RoundReport } from './client.ts';
 import { type Coverage, coverageOf, type Successes } from './coverage.ts';
 import type { Schema } from './json.ts';
 import { measureStalls, NONE, STALL_LOGGED, type Stall, type Stalls } from './stalls.ts';
-import { fillTenant, roundTenant } from './tenant.ts';
+import { fillTenant, type RoundTenant, roundTenant } from './tenant.ts';
 
 export interface FuzzOptions {
   seed: number;
@@ -66,7 +67,7 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
     };
     const allowed = new Set<string>();
     const successes: Successes = {};
-    let next = roundTenant(service);
+    let next = nextTenant(service);
     for (let round = 0; report.requests < requests; round++) {
       const count = Math.min(ROUND_REQUESTS, requests - report.requests);
       const tenant = await next;
@@ -75,7 +76,7 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
       const loggedBefore = service.logged.length;
       const input = { ...tenant, url: service.url, document, canary, seed: seed + round, requests: count };
       const running = runRound(worker, input);
-      if (report.requests + count < requests) next = roundTenant(service);
+      if (report.requests + count < requests) next = nextTenant(service);
       const [seen] = await Promise.all([running, next]);
       report.requests += count;
       add(report.statuses, seen.statuses);
@@ -105,6 +106,18 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
     stalls.stop();
     await worker.terminate();
     await service.stop();
+  }
+}
+
+/** Made beside the requests of the round before, so that a busy machine may refuse a part of it for a while. */
+async function nextTenant(service: TestService): Promise<RoundTenant> {
+  for (let failures = 0; ; failures++) {
+    try {
+      return await roundTenant(service);
+    } catch (error) {
+      if (failures >= 5 || !String(error).includes('SERVICE_UNAVAILABLE')) throw error;
+      await delay(2_000);
+    }
   }
 }
 
