@@ -9,6 +9,7 @@ import { isEntityName } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { conflict, forbidden, notFound, type Problem } from '../errors.ts';
+import { receivedBudget } from '../http/bounded-response.ts';
 import { check, requireFits } from '../http/check.ts';
 import {
   byNamedResource,
@@ -170,7 +171,7 @@ function columnsFor({ slug }: Tenant): Sql {
 
 /** The tenant's bots, newest first, with those revoked last: no more of them than have as much text as the active ones may have. */
 export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
-  return app.db.rows<Bot>(sql`
+  const bots = sql`
     select ${columnsFor(caller.tenant)}
     from platform.bots
     where tenant_id = ${caller.tenant.id}::uuid and (revoked_at is null or id in (
@@ -185,7 +186,9 @@ export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
       ) as measured
       where bytes <= ${LIMITS.perTenantBytes.bots}::int
     ))
-    order by id desc`);
+    order by id desc`;
+  // Counted while they are received, so that few large lists are in memory at once.
+  return app.db.rows<Bot>(bots, receivedBudget());
 }
 
 /** Revokes permanently; repeating it changes nothing. 404 for a bot of another tenant. */
