@@ -391,8 +391,11 @@ test('a quota of deliveries that is raised by a little releases about as many, a
   await bulk(tenant, 1);
   await receiver.waitFor(1);
   for (let i = 0; i < 6; i++) await bulk(tenant, 1_000);
-  // As claims leave those of a backlog: a few at a time are due at the same time.
   const { db } = service.app;
+  const made = sql`
+    select from platform.webhook_deliveries where subscription_id = ${id}::uuid and status = 'pending' offset 5999`;
+  while ((await db.first(made)) === undefined) await Bun.sleep(50);
+  // As claims leave those of a backlog: a few at a time are due at the same time.
   await db.rows(sql`
     update platform.webhook_deliveries as d
     set next_at = now() + interval '1 h' + n.number / 10 * interval '1 ms', error = 'quota_exceeded', claim_id = null
