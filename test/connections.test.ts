@@ -2,13 +2,18 @@
 import { describe, expect, test } from 'bun:test';
 import type { Connection } from '../src/runtime/postgres/connection.ts';
 import { Connections, type Wish } from '../src/runtime/postgres/connections.ts';
+import { ServerCache } from '../src/runtime/postgres/server-cache.ts';
 
 const HOMES = 4;
 const MANY_TENANTS = 100;
 const WISH: Wish = { home: 0, tenantId: 'tenant' };
 
 /** A connection that knows many tenants, but not the one that asks. */
-const served = (): Connection => ({ lentAt: 0, tenants: MANY_TENANTS, knows: () => false }) as unknown as Connection;
+const served = (): Connection => {
+  const serverCache = new ServerCache({ hasProcess: true });
+  for (let n = 0; n < MANY_TENANTS; n++) serverCache.addTenant(`tenant ${n}`);
+  return { lentAt: 0, serverCache } as Connection;
+};
 
 function openConnections(): { connections: Connections; home: Connection } {
   const connections = new Connections(HOMES, HOMES);
