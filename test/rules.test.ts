@@ -374,9 +374,9 @@ describe('after rules', () => {
       },
     };
     await runRulesOnce(service.app, soonAborted as AbortSignal);
-    // Waits for runs that the service itself has locked under Deno.
-    await service.app.db.rows(sql`
-      select from platform.rule_runs where tenant_id = any(${[before.id, after.id]}::uuid[]) for update`);
+    // The service itself may have claimed one, if it is a process of its own.
+    const isApart = process.env.SERVICE_RUNTIME !== undefined;
+    while (isApart && (await runsOf(before)) + (await runsOf(after)) > 0) await Bun.sleep(5);
     for (const tenant of [before, after]) expect(await logged(tenant)).toHaveLength(1);
     await runAll(busy);
     expect(await logged(busy)).toHaveLength(40);
