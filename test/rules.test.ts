@@ -385,7 +385,7 @@ describe('after rules', () => {
   test('a tenant whose runs take long does not delay another', async () => {
     const [slow, quick] = [await newTenant(), await newTenant()];
     for (const tenant of [slow, quick]) await rule(tenant, 'after_create', APPEND);
-    const operations = Array.from({ length: 30 }, (_, n) => ({ op: 'create', data: { title: `t${n}` } }));
+    const operations = Array.from({ length: 60 }, (_, n) => ({ op: 'create', data: { title: `t${n}` } }));
     expect((await slow.post(`${TASKS}/bulk`, { operations })).status).toBe(200);
     await runInSchema(
       service,
@@ -394,13 +394,13 @@ describe('after rules', () => {
        create trigger slow before insert on entity_records for each row execute function slow();`,
     );
     const running = runRulesOnce(service.app, new AbortController().signal);
-    while ((await runsOf(slow)) > 28) await new Promise((resolve) => setTimeout(resolve, 20));
+    while ((await runsOf(slow)) > 58) await new Promise((resolve) => setTimeout(resolve, 20));
     await create(quick, { title: 'one' });
     while ((await runsOf(quick)) > 0) await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(await runsOf(slow)).toBeGreaterThan(0);
+    expect(await runsOf(slow)).toBeGreaterThan(10);
     await running;
     await runAll(slow);
-    expect([(await logged(slow)).length, (await logged(quick)).length]).toEqual([30, 1]);
+    expect([(await logged(slow)).length, (await logged(quick)).length]).toEqual([60, 1]);
   }, 60_000);
 
   test('concurrent workers execute each rule once per event, in the order of a record’s changes', async () => {

@@ -120,8 +120,8 @@ export async function interruptedTenants(app: App): Promise<string[]> {
 }
 
 /**
- * Whether nobody holds the lock `l`: its lease has expired, or its process is not among the live ones. If these are not known
- * (`live` is empty), only the lease decides.
+ * Whether the lock `l` is free. It is when its lease has expired, or when the process that holds it is not in `live`. An empty
+ * `live` means that the processes are not known; then only the lease decides.
  */
 function isFree(live: readonly string[]): Sql {
   const isExpired = sql`l.expires_at <= clock_timestamp()`;

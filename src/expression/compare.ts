@@ -2,6 +2,7 @@
 // JavaScript compares UTF-16 units, which puts U+1F600 before U+FF5E), and decimals by exact value, of any
 // length and scale. Both return a negative number, zero or a positive number.
 // Contract: decisions#order, decisions#expressions.
+import { withoutFinalZeros } from '../runtime/text.ts';
 
 export function compareText(a: string, b: string): number {
   const length = Math.min(a.length, b.length);
@@ -34,14 +35,7 @@ function magnitude(decimal: string): { sign: number; whole: string; fraction: st
   const negative = decimal.startsWith('-');
   const [digits = '', decimals = ''] = decimal.slice(negative ? 1 : 0).split('.');
   const whole = digits.replace(/^0+/, '');
-  const fraction = withoutTrailingZeros(decimals);
+  const fraction = withoutFinalZeros(decimals);
   const zero = whole === '' && fraction === '';
   return { sign: zero ? 0 : negative ? -1 : 1, whole, fraction };
-}
-
-// A loop, because /0+$/ is quadratic on a long run of zeros that does not end the text.
-function withoutTrailingZeros(digits: string): string {
-  let end = digits.length;
-  while (digits[end - 1] === '0') end--;
-  return digits.slice(0, end);
 }

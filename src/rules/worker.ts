@@ -14,6 +14,7 @@ import { LIMITS } from '../limits.ts';
 import { businessRuleError, conditionOf, haveStartedWithin } from '../records/write/triggers.ts';
 import { BackgroundRead } from '../runtime/background-read.ts';
 import type { Tx } from '../runtime/sql.ts';
+import { isUnavailable } from '../runtime/unavailability.ts';
 import { forTenant } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import type { Tenant } from '../tenants/tenants.ts';
@@ -158,10 +159,6 @@ async function execute(app: App, run: RuleRun): Promise<void> {
     await endAttempt(app, run, error);
   }
   notifyCommitted(app, { tenantId: run.tenant_id });
-}
-
-function isUnavailable(error: unknown): boolean {
-  return error instanceof ServiceError && error.ecode === 'SERVICE_UNAVAILABLE';
 }
 
 /** Performs the action of a run that the transaction has taken. Nothing happens when its rule is gone. */

@@ -72,7 +72,7 @@ function jsonBound(value: unknown): number {
   return sum;
 }
 
-/** The digits without the zeros at their end. A pattern takes the square of their length where zeros are followed by others. */
+/** The digits without the zeros at their end. A loop, because /0+$/ is quadratic on a long run of zeros that does not end the text. */
 export function withoutFinalZeros(digits: string): string {
   let end = digits.length;
   while (digits[end - 1] === '0') end -= 1;

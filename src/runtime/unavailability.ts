@@ -5,8 +5,11 @@ import { ServiceError } from '../errors.ts';
 
 const PAUSES_MS = [500, 1_000, 2_000, 4_000];
 
+export function isUnavailable(cause: unknown): boolean {
+  return cause instanceof ServiceError && cause.ecode === 'SERVICE_UNAVAILABLE';
+}
+
 /** The pause after a failure that `failures` others have preceded; undefined when it is not to be tried again. */
 export function pauseAfter(cause: unknown, failures: number): number | undefined {
-  const isUnavailable = cause instanceof ServiceError && cause.ecode === 'SERVICE_UNAVAILABLE';
-  return isUnavailable ? PAUSES_MS[failures] : undefined;
+  return isUnavailable(cause) ? PAUSES_MS[failures] : undefined;
 }
