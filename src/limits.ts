@@ -238,10 +238,9 @@ export const LIMITS = {
     stepNumbers: 50_000,
     stepBytes: 4_194_304,
     streamBytes: 262_144,
-    /** Seconds that a request may wait for a change, and how many of a tenant do so in a process. */
+    /** Seconds that a request may wait for a change, how many of a tenant do so in a process, and how long that listens on afterwards. */
     waitMaxS: 30,
     waitingPerTenant: 1_000,
-    /** How long a process goes on listening to a tenant's changes when nobody waits for them. */
     lingerMs: 10_000,
     cursorMax: 16_384,
   },
@@ -253,10 +252,11 @@ export const LIMITS = {
   quota: { recordsAhead: 100_000, bytesAhead: 268_435_456 },
   /** Streams of a tenant that are never closed to make room for another tenant's. */
   streams: { keptPerTenant: 10 },
-  /** WebSockets that have not sent `auth`, per process: per client address, and in total. */
-  unauthenticatedSockets: { perAddress: 2_000, total: 10_000 },
-  /** Messages of WebSockets that a process handles: of a socket, and of a tenant or, before `auth`, of an address. */
-  socketMessages: { perSecond: 1_000, burst: 2_000, tenantPerSecond: 2_000, tenantBurst: 10_000 },
+  /** WebSockets that have not sent `auth`, per process: per client address, and in total; each may hold 64 KiB of a frame. */
+  unauthenticatedSockets: { perAddress: 750, total: 1_500 },
+  /** Messages that a process handles: of a socket, and of a tenant or, before `auth`, of an address; bytes of those not handled yet. */
+  socketMessages: { perSecond: 1_000, burst: 2_000, tenantPerSecond: 2_000, tenantBurst: 10_000, waitMaxMs: 10_000 },
+  socketMessageBytes: { strangers: 67_108_864, tenants: 134_217_728 },
   webhook: {
     urlMax: 2_048,
     secretMax: 256,

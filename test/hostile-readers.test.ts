@@ -320,6 +320,7 @@ describe('sockets', () => {
       maxFrameBytes: 65_536,
       maxBufferedBytes: 1,
       open: () => {},
+      hold: () => () => {},
       message: () => handled,
       close: () => {},
     };

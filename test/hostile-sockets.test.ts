@@ -2,8 +2,10 @@
 // that do not read are in hostile-readers, forged tokens in hostile-tokens. Contract: decisions#websocket.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
-import { MessagePaces, SocketMessages } from '../src/realtime/message-pace.ts';
+import { HeldMessages, MessagePaces, SocketMessages } from '../src/realtime/message-pace.ts';
 import { Pace } from '../src/runtime/pace.ts';
+import type { SocketHandler } from '../src/runtime/socket.ts';
+import { Connection } from '../src/serve/connection.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession, botToken } from './support/credentials.ts';
 import { fields, tenantWithEntities } from './support/entities.ts';
@@ -170,6 +172,44 @@ test('messages beyond the pace wait: of a socket, and of all sockets of a tenant
   expect(waitMs).toBeGreaterThan(0);
   expect(waitMs).toBeLessThan(1_000 * (200 / tenantPerSecond));
   expect(paces.take(newPace(), 'c', 'x', 60_000)).toBe(0);
+});
+
+test('messages that wait share a budget of bytes, half of it for one network, and go with their socket', async () => {
+  const { tenantBurst, waitMaxMs } = LIMITS.socketMessages;
+  const [held, paces] = [new HeldMessages(), new MessagePaces()];
+  const closed: number[] = [];
+  const connect = (network: string): Connection<object> => {
+    const messages = new SocketMessages(paces, network);
+    const handler = {
+      maxFrameBytes: 65_536,
+      maxBufferedBytes: 1,
+      open: () => {},
+      hold: (_: unknown, bytes: number) => held.hold('', network, bytes),
+      message: (_: unknown, text: string) => messages.handle('', text, async () => {}),
+      close: () => messages.close(),
+    };
+    const transport = { send: () => {}, buffered: () => 0, close: (code: number) => void closed.push(code) };
+    return new Connection({}, handler as unknown as SocketHandler<object>, transport, () => {});
+  };
+  // The network has used its pace up: what follows waits, but not longer than anybody waits for an answer.
+  const ofNetwork = (): number => paces.take(new Pace(LIMITS.socketMessages), '192.0.2.7', 'x'.repeat(1_023 * 1_024));
+  for (let taken = 0; taken < 5 * tenantBurst; taken += 1_024) ofNetwork();
+  expect(ofNetwork()).toBeLessThanOrEqual(waitMaxMs);
+  const sockets = Array.from({ length: 200 }, () => connect('192.0.2.7'));
+  for (let i = 0; i < 4; i++) for (const socket of sockets) socket.receive('x'.repeat(60_000));
+  expect(held.bytes).toBeGreaterThan(LIMITS.socketMessageBytes.strangers / 4);
+  expect(held.bytes).toBeLessThanOrEqual(LIMITS.socketMessageBytes.strangers / 2);
+  expect([closed.length > 0, new Set(closed)]).toEqual([true, new Set([1008])]);
+  const refused = closed.length;
+  sockets.push(connect('198.51.100.7'));
+  sockets.at(-1)?.receive('x'.repeat(60_000));
+  expect(closed.length).toBe(refused);
+  for (const socket of sockets) socket.finish(1006);
+  await until(
+    () => held.bytes === 0,
+    waitMaxMs / 2,
+    () => `${held.bytes} bytes are held`,
+  );
 });
 
 describe('connections are isolated', () => {

@@ -1,18 +1,20 @@
 // The pace at which messages of WebSockets are handled: per socket, and per tenant (before `auth`: per client address).
-// A message over the pace waits, and those behind it; a client that goes on sending is disconnected by the limit of
-// waiting messages. A message of up to 1 KiB counts as one, a longer one as several. Times are milliseconds.
-// Contract: neighbours#fair-shares, decisions#websocket.
-import { setTimeout as delay } from 'node:timers/promises';
+// A message over the pace waits, and those behind it, until it is handled or the socket closes; a client that goes on sending
+// is disconnected by the limit of waiting messages, which many sockets share. A message of up to 1 KiB counts as one, a
+// longer one as several. Times are milliseconds.
+// Contract: neighbours#fair-shares, neighbours#connections, decisions#websocket.
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { Pace, SharePaces } from '../runtime/pace.ts';
+import { SharedBudget } from '../runtime/shared-budget.ts';
 import { addressShare, countFor, forClient } from '../runtime/work.ts';
 
-const { perSecond, burst, tenantPerSecond, tenantBurst } = LIMITS.socketMessages;
+const { perSecond, burst, tenantPerSecond, tenantBurst, waitMaxMs } = LIMITS.socketMessages;
+const { strangers, tenants } = LIMITS.socketMessageBytes;
 const LENGTH_PER_MESSAGE = 1_024;
 
 export class MessagePaces {
-  readonly #shares = new SharePaces({ perSecond: tenantPerSecond, burst: tenantBurst });
+  readonly #shares = new SharePaces({ perSecond: tenantPerSecond, burst: tenantBurst, waitMaxMs });
 
   /** How long a message must wait. */
   take(socket: Pace, share: string, text: string, nowMs = performance.now()): number {
@@ -21,10 +23,27 @@ export class MessagePaces {
   }
 }
 
+/** The bytes of the messages that have arrived and are not handled yet. Those of sockets before `auth` count apart, by network. */
+export class HeldMessages {
+  readonly #strangers = new SharedBudget(strangers);
+  readonly #tenants = new SharedBudget(tenants);
+
+  get bytes(): number {
+    return this.#strangers.taken + this.#tenants.taken;
+  }
+
+  /** Takes room for a message; null when the tenant, or the network, has as much as is still free. `tenantId` is empty before `auth`. */
+  hold(tenantId: string, network: string, bytes: number): (() => void) | null {
+    const [budget, share] = tenantId === '' ? [this.#strangers, network] : [this.#tenants, tenantId];
+    return budget.take(share, bytes) ? () => budget.give(share, bytes) : null;
+  }
+}
+
 /** The messages of one socket, each handled as work of its tenant, or of the client's address before `auth`. */
 export class SocketMessages {
   readonly #pace = new Pace({ perSecond, burst });
   #gone: AbortController | undefined;
+  #endWait: (() => void) | undefined;
   #isClosed = false;
 
   constructor(
@@ -35,7 +54,7 @@ export class SocketMessages {
   /** Handles a message in its turn, unless the socket has closed by then. `tenantId` is empty before `auth`. */
   async handle(tenantId: string, text: string, handle: () => Promise<void>): Promise<void> {
     const waitMs = this.paces.take(this.#pace, tenantId || this.address, text);
-    if (waitMs > 0) await delay(waitMs);
+    if (waitMs > 0) await this.#wait(waitMs);
     // Within its burst a socket may have many messages waiting, and a tenant many sockets.
     await giveWay(tenantId || addressShare(this.address));
     if (this.#isClosed) return;
@@ -50,10 +69,22 @@ export class SocketMessages {
     );
   }
 
-  /** Stops the work in progress. */
+  /** Stops the work in progress, or the wait for it. */
   close(): void {
     this.#isClosed = true;
+    this.#endWait?.();
     this.#gone?.abort();
+  }
+
+  async #wait(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, ms);
+    this.#endWait = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    await promise;
+    this.#endWait = undefined;
   }
 
   /** Made when it is first asked for: few messages need it. */

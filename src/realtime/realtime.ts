@@ -10,7 +10,7 @@ import { type StreamStart, takeSnapshot } from '../events/snapshot.ts';
 import { LIMITS } from '../limits.ts';
 import type { AccessSource } from './access-group.ts';
 import { ConnectionLeases } from './connection-limits.ts';
-import { MessagePaces } from './message-pace.ts';
+import { HeldMessages, MessagePaces } from './message-pace.ts';
 import { type LiveConnection, type Membership, TenantConnections } from './tenant-connections.ts';
 import { UnauthenticatedSockets } from './unauthenticated-sockets.ts';
 import { WaitingBytes } from './waiting-bytes.ts';
@@ -28,6 +28,7 @@ interface OpenTenant {
 export class Realtime {
   readonly leases: ConnectionLeases;
   readonly paces = new MessagePaces();
+  readonly messages = new HeldMessages();
   readonly unauthenticated: UnauthenticatedSockets;
   readonly #tenants = new Map<string, OpenTenant>();
   readonly #waiting = new Map<string, WaitingBytes>();
@@ -43,6 +44,11 @@ export class Realtime {
     app.metrics.gauge('svc_sse_connections', 'Open event streams.', () => this.leases.count('sse:'));
     app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.leases.count('ws:'));
     app.metrics.gauge('svc_ws_waiting', 'WebSockets not authenticated yet.', () => this.unauthenticated.size);
+    app.metrics.gauge(
+      'svc_ws_message_bytes',
+      'Bytes of WebSocket messages not handled yet.',
+      () => this.messages.bytes,
+    );
     this.#timer = setInterval(() => this.#invalidateAccess(null, false), REFRESH_MS);
     app.invalidations.onRights((tenantId) => this.#invalidateAccess(tenantId, true));
   }

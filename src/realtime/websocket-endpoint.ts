@@ -8,6 +8,7 @@ import { ServiceError } from '../errors.ts';
 import { NO_PARAMETERS, queryReader } from '../http/parameters.ts';
 import { failure } from '../http/reply.ts';
 import type { SocketHandler } from '../runtime/socket.ts';
+import { realtimeOf } from './realtime.ts';
 import { WebSocketConnection } from './websocket.ts';
 
 const FRAME_BYTES_MAX = 65_536;
@@ -33,6 +34,7 @@ export function socketHandler(app: App): SocketHandler<WebSocketConnection> {
       return new WebSocketConnection(app, pageOf(app, request), network);
     },
     open: (socket) => socket.data.open(socket),
+    hold: ({ data }, bytes) => realtimeOf(app).messages.hold(data.tenantId, data.network, bytes),
     message: (socket, text) => socket.data.message(text),
     close: (socket) => socket.data.close(),
   };

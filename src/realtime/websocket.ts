@@ -48,8 +48,8 @@ export class WebSocketConnection implements LiveConnection, Reader {
   #membership: Membership | undefined;
   /** By the ticket that was sent, if any. */
   #narrowing: Narrowing = NOT_NARROWED;
-  /** The tenant of the lease. */
-  #tenantId = '';
+  /** That of the lease; empty before `auth`. */
+  tenantId = '';
   #lease: ConnectionLease | undefined;
   #endTime = (): void => {};
   readonly #subscriptions: SocketSubscriptions;
@@ -61,7 +61,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
   constructor(
     private readonly app: App,
     private readonly page: Page,
-    private readonly network: string,
+    readonly network: string,
   ) {
     this.#subscriptions = new SocketSubscriptions(app, {
       membership: () => this.#membership,
@@ -82,7 +82,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
 
   message(text: string): Promise<void> {
     this.#messages ??= new SocketMessages(realtimeOf(this.app).paces, this.network);
-    return this.#messages.handle(this.#tenantId, text, () => this.#handle(text));
+    return this.#messages.handle(this.tenantId, text, () => this.#handle(text));
   }
 
   get ownBytes(): number {
@@ -160,7 +160,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
     const { caller, source, narrowing } = access;
     const { tenant } = caller;
     countFor(tenant.id, false);
-    const isSame = this.#tenantId === tenant.id;
+    const isSame = this.tenantId === tenant.id;
     if (!isSame && !(await this.#acquireLease(tenant))) return;
     const realtime = realtimeOf(this.app);
     const { entities: kept } = isSame ? this.#state : NEW_SOCKET;
@@ -177,7 +177,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
     this.#membership = membership;
     if (!isSame) this.#subscriptions.clear();
     this.#subscriptions.keep(entities, since);
-    this.#tenantId = tenant.id;
+    this.tenantId = tenant.id;
     if (!isSame) this.#endTime = openTimeOf(this.app).opened(tenant.id, 'socket');
     this.#narrowing = narrowing;
     this.#apply(authenticated({ ...this.#state, entities }, isSame ? 'same' : 'other'));
@@ -197,7 +197,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
   async #release(): Promise<void> {
     const lease = this.#lease;
     this.#lease = undefined;
-    this.#tenantId = '';
+    this.tenantId = '';
     this.#endTime();
     if (lease !== undefined) await realtimeOf(this.app).leases.release(lease);
   }
@@ -294,6 +294,6 @@ export class WebSocketConnection implements LiveConnection, Reader {
 
   #sendText(text: string): void {
     this.#socket?.send(text);
-    if (this.#tenantId !== '') this.app.counters.of(this.#tenantId).sentBytes += Buffer.byteLength(text);
+    if (this.tenantId !== '') this.app.counters.of(this.tenantId).sentBytes += Buffer.byteLength(text);
   }
 }

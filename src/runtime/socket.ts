@@ -25,6 +25,8 @@ export interface SocketHandler<D extends object> {
   /** The state of the new connection, or a rejection. Must not acquire resources: `open` may never follow. */
   upgrade(request: Request, address: string): D | Response | Promise<D | Response>;
   open(socket: TextSocket<D>): void;
+  /** Takes room for the bytes of a message until it is handled, or dropped; null when there is none, which closes with 1008. */
+  hold(socket: TextSocket<D>, bytes: number): (() => void) | null;
   /** Called for one message at a time; the next waits for the promise. A rejection closes with 1011. */
   message(socket: TextSocket<D>, text: string): void | Promise<void>;
   /** Called exactly once per opened connection; no message follows. 1006 when the connection broke. */

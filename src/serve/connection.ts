@@ -11,6 +11,9 @@ const MAX_PENDING = 256;
 const MAX_PENDING_FRAMES = 4;
 /** Within one turn of the event loop no runtime can flush, so a burst may exceed the limit by this factor. */
 const BURST_FACTOR = 4;
+const TOO_MANY: [code: number, reason: string] = [1008, 'too many messages at once'];
+/** Of a text in memory, at most. */
+const BYTES_PER_UNIT = 2;
 /** How long a client has to complete the closing handshake; not every runtime cuts off one that does not. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
@@ -23,12 +26,18 @@ export interface Transport {
   terminate?(): void;
 }
 
+/** A message that has arrived, and what gives back the room that it takes. */
+interface Received {
+  text: string;
+  leave(): void;
+}
+
 export class Connection<D extends object> implements TextSocket<D> {
   #open = true;
   #finished = false;
   #isCheckPending = false;
   /** The messages to handle, with the one that is being handled; none while there is nothing to do. */
-  #queue: string[] | undefined;
+  #queue: Received[] | undefined;
   /** Characters of the queued messages. */
   #pendingLength = 0;
   #closeTimer: ReturnType<typeof setTimeout> | undefined;
@@ -57,6 +66,7 @@ export class Connection<D extends object> implements TextSocket<D> {
   close(code: number, reason = ''): void {
     if (!this.#open) return;
     this.#open = false;
+    this.#dropWaiting();
     this.#closeTimer = setTimeout(() => {
       this.transport.terminate?.();
       this.finish(1006);
@@ -82,9 +92,14 @@ export class Connection<D extends object> implements TextSocket<D> {
       return;
     }
     const text = frame as string;
+    const leave = this.handler.hold(this, text.length * BYTES_PER_UNIT);
+    if (leave === null) {
+      this.close(...TOO_MANY);
+      return;
+    }
     this.#pendingLength += text.length;
-    if (this.#queue !== undefined) this.#queue.push(text);
-    else void this.#handleAll([text]);
+    if (this.#queue !== undefined) this.#queue.push({ text, leave });
+    else void this.#handleAll([{ text, leave }]);
   }
 
   /** The runtime has closed the connection, or the closing handshake timed out; only the first call counts. */
@@ -93,6 +108,7 @@ export class Connection<D extends object> implements TextSocket<D> {
     if (this.#finished) return;
     this.#open = false;
     this.#finished = true;
+    this.#dropWaiting();
     try {
       this.handler.close(this, code || 1006);
     } catch (error) {
@@ -104,22 +120,29 @@ export class Connection<D extends object> implements TextSocket<D> {
     if (typeof frame !== 'string') return [1003, 'text frames only'];
     if (longerThan(frame, this.handler.maxFrameBytes)) return [1009, 'frame too large'];
     const isTooMuch = this.#pendingLength + frame.length > this.handler.maxFrameBytes * MAX_PENDING_FRAMES;
-    return (this.#queue?.length ?? 0) >= MAX_PENDING || isTooMuch ? [1008, 'too many messages at once'] : undefined;
+    return (this.#queue?.length ?? 0) >= MAX_PENDING || isTooMuch ? TOO_MANY : undefined;
   }
 
   /** One after the other: a queued message costs nothing but its place, so that a flood is cheap to receive. */
-  async #handleAll(queue: string[]): Promise<void> {
+  async #handleAll(queue: Received[]): Promise<void> {
     this.#queue = queue;
-    for (let text = queue[0]; text !== undefined && this.#open; text = queue[0]) {
+    for (let next = queue[0]; next !== undefined; next = queue[0]) {
+      const { text, leave } = next;
       try {
         await this.handler.message(this, text);
       } catch (error) {
         this.#fail(error);
       }
       queue.shift();
+      leave();
       this.#pendingLength -= text.length;
     }
     this.#queue = undefined;
+  }
+
+  /** Nothing follows the message that is being handled. */
+  #dropWaiting(): void {
+    for (const { leave } of this.#queue?.splice(1) ?? []) leave();
   }
 
   #fail(error: unknown): void {

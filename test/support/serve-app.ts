@@ -26,6 +26,7 @@ const socket: SocketHandler<State> = {
     if (name === 'refused') return new Response('refused', { status: 403 });
     return { name: `${name}@${address}` };
   },
+  hold: () => () => {},
   open: (ws) => {
     log.push(`open ${ws.data.name}`);
     if (ws.data.name.startsWith('broken')) throw new Error('open failed');
