@@ -203,11 +203,12 @@ describe('errors and transactions', () => {
 });
 
 describe('streams', () => {
-  test('a stream yields every row in batches', async () => {
-    const sizes: number[] = [];
+  test('a stream yields every row in batches of at most the given size', async () => {
+    const batches: number[][] = [];
     for await (const batch of db.stream(sql`select n from generate_series(1, ${25}::int) n`, 10))
-      sizes.push(batch.length);
-    expect(sizes).toEqual([10, 10, 5]);
+      batches.push(batch.map(([n]) => Number(n)));
+    expect(batches.flat()).toEqual(Array.from({ length: 25 }, (_, i) => i + 1));
+    expect(Math.max(...batches.map(({ length }) => length))).toBe(10);
   });
 
   test('stalled stream readers do not block slow work', async () => {
@@ -221,7 +222,7 @@ describe('streams', () => {
   test('a tenant may read two exports at once, also while one is stalled and other tenants are active', async () => {
     const query = sql`select n from generate_series(1, 100) n`;
     const [stalled, second] = [0, 1].map(() => db.stream(query, 10)[Symbol.asyncIterator]());
-    expect((await asTenant('exporting', async () => stalled?.next()))?.value).toHaveLength(10);
+    expect((await asTenant('exporting', async () => stalled?.next()))?.value).not.toBeEmpty();
     // Until it counts as long.
     await sleep(1_000);
     const othersCall = async (): Promise<'too late'> => {
@@ -232,8 +233,8 @@ describe('streams', () => {
       return 'too late';
     };
     const calling = othersCall();
-    const first = asTenant('exporting', async () => (await second?.next())?.value?.length);
-    expect(await Promise.race([first, calling])).toBe(10);
+    const first = asTenant('exporting', async () => (await second?.next())?.done);
+    expect(await Promise.race([first, calling])).toBe(false);
     await calling;
     await Promise.all([stalled?.return?.(), second?.return?.()]);
   });
@@ -241,7 +242,7 @@ describe('streams', () => {
   test('a stream that ends early or fails releases its connection', async () => {
     for (let i = 0; i < 4; i++) {
       for await (const batch of db.stream(sql`select n from generate_series(1, 100) n`, 10)) {
-        expect(batch).toHaveLength(10);
+        expect(batch).not.toBeEmpty();
         break;
       }
       const failing = db.stream(sql`select 1 / (5 - n) from generate_series(1, 10) n`, 2)[Symbol.asyncIterator]();

@@ -16,7 +16,7 @@ import { runUntil } from './postgres/left-statements.ts';
 import { Pool } from './postgres/pool.ts';
 import type { PoolStats } from './postgres/pool-options.ts';
 import { repeatable } from './postgres/repeatable.ts';
-import { streamRows } from './postgres/streams.ts';
+import { Streams } from './postgres/streams.ts';
 import { temporaryLimit } from './postgres/temporary-files.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
@@ -148,6 +148,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   };
   const slow = new Pool({ ...slowOptions, long, name: 'slow work', max: slowMax });
   const streamed = new Pool({ ...slowOptions, name: 'streams', max: streamMax });
+  const streams = new Streams(streamed);
   const stopProbing = isEmbedded ? () => {} : probe(control, congestion, () => fast.longRunning + slow.longRunning > 0);
   const pools = { requests: fast, slow, streams: streamed };
   const requests = pooledQueries(fast, transactionTimeoutMs);
@@ -156,7 +157,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     id,
     connectedIds: () => connectedIds(requests),
     slow: pooledQueries(slow, SLOW_TIMEOUT_MS),
-    stream: (query, batchRows) => streamRows(streamed, query, batchRows),
+    stream: (query, batchRows) => streams.rows(query, batchRows),
     runUntil: (query, mayBeLeft) => runUntil(slow, query, mayBeLeft),
     exec: (text) => slow.lease((lease) => lease.exec(text)),
     ping: async () => void (await requests.rows(sql`select 1`)),

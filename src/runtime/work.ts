@@ -173,6 +173,11 @@ export function forTenant<T>(tenantId: string, run: () => T): T {
   return current.run({ tenantId, share: tenantId, ...BACKGROUND }, run);
 }
 
+/** Runs a part of this work that something else calls, such as the reader of its result. */
+export function asPartOf<T>(work: Work, run: () => T): T {
+  return current.run(work, run);
+}
+
 /** Runs something as the service's own work, also when a request calls it. */
 export function detached<T>(run: () => T): T {
   return current.run(SERVICE, run);

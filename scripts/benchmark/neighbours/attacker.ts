@@ -17,6 +17,7 @@ export class Attacker {
   readonly api: Api;
   readonly statuses: Statuses = new Map();
   readonly #made = new Map<string, Promise<unknown>>();
+  readonly #others: Attacker[] = [];
 
   private constructor(
     readonly host: Host,
@@ -30,7 +31,16 @@ export class Attacker {
     return new Attacker(host, slug, await createTenant(host.port, host.adminSecret, slug));
   }
 
+  /** Further tenants that attack with this one, and are removed with it. */
+  async others(count: number): Promise<readonly Attacker[]> {
+    for (let at = this.#others.length; at < count; at++) {
+      this.#others.push(await Attacker.make(this.host, `${this.slug}-${at}`));
+    }
+    return this.#others;
+  }
+
   async remove(): Promise<void> {
+    for (const other of this.#others) await other.remove();
     const admin = new Api(this.host.port, { adminSecret: this.host.adminSecret });
     await admin.call('DELETE', `/api/admin/platform/tenants/${this.slug}?confirm=${this.slug}`);
   }

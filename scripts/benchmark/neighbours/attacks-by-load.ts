@@ -76,6 +76,15 @@ export const READ_ATTACKS: readonly Attack[] = [
     },
   },
   {
+    id: 'slow-exports',
+    label: '2 exports of 54 MB by each of 8 tenants, whose readers take 64 KiB every 4 s',
+    prepare: async (attacker) => {
+      const tenants = [attacker, ...(await attacker.others(7))];
+      for (const tenant of tenants) await wideTable(tenant, 60);
+      return (signal) => Promise.all(tenants.map((tenant) => stalledReaders(tenant, signal, 2, 4_000)));
+    },
+  },
+  {
     id: 'definitions',
     label: 'lists of 200 roles and 300 views as large as the limits admit',
     prepare: async (attacker) => {
@@ -202,17 +211,25 @@ async function largeTable(attacker: Attacker): Promise<void> {
   );
 }
 
-async function wideTable(attacker: Attacker): Promise<void> {
+async function wideTable(attacker: Attacker, count = WIDE_RECORDS): Promise<void> {
   await attacker.entity('wide', [{ key: 'text', type: 'text' }]);
   await attacker.once('wide table', async () => {
-    for (let at = 0; at < WIDE_RECORDS; at++) {
+    for (let at = 0; at < count; at++) {
       await attacker.api.call('POST', records('wide'), { text: 'y'.repeat(WIDE_TEXT) });
     }
   });
 }
 
-/** Exports over raw connections that are never read; a connection that the service closes is opened again. */
-async function stalledReaders({ host, key }: Attacker, signal: AbortSignal, count: number): Promise<void> {
+/**
+ * Exports over raw connections that are read a little every `everyMs`, or never; a connection that the service closes is
+ * opened again.
+ */
+async function stalledReaders(
+  { host, key }: Attacker,
+  signal: AbortSignal,
+  count: number,
+  everyMs?: number,
+): Promise<void> {
   const request = `GET ${records('wide')}/export?format=ndjson HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\n\r\n`;
   const reader = async (): Promise<void> => {
     while (!signal.aborted) {
@@ -225,13 +242,15 @@ async function stalledReaders({ host, key }: Attacker, signal: AbortSignal, coun
             opened.write(request);
             opened.pause();
           },
-          data: () => undefined,
+          data: (receiving) => void receiving.pause(),
           close: () => closed.resolve(),
           error: () => closed.resolve(),
         },
       });
       signal.addEventListener('abort', () => socket.terminate(), { once: true });
+      const reading = everyMs === undefined ? undefined : setInterval(() => socket.resume(), everyMs);
       await closed.promise;
+      clearInterval(reading);
     }
   };
   await Promise.all(Array.from({ length: count }, reader));

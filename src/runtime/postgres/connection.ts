@@ -7,12 +7,11 @@ import type { Buffer } from 'node:buffer';
 import { createConnection, type Socket } from 'node:net';
 import postgres from 'postgres';
 
-import { unavailable } from '../../errors.ts';
 import type { ByteBudget } from '../byte-budget.ts';
 import type { Plans } from '../sql.ts';
 import type { StatementObserver } from '../statement-spans.ts';
 import { currentWork } from '../work.ts';
-import { callerError, endsConnection } from './failures.ts';
+import { callerError, connectionLost, endsConnection } from './failures.ts';
 import { PacedReads } from './paced-reads.ts';
 import { ServerCache } from './server-cache.ts';
 import type { temporaryLimit } from './temporary-files.ts';
@@ -69,6 +68,8 @@ export class Connection {
   busyMs = 0;
   /** The server process. */
   pid = 0;
+  /** Open cursors of streams, which end with the connection. */
+  cursors = 0;
   /** Since when it is lent, by `performance.now()`; 0 while it is idle. */
   lentAt = 0;
   #current: Running | undefined;
@@ -143,22 +144,24 @@ export class Connection {
 
   /**
    * The rows of a statement without values, undecoded, in batches of about `batchBytes` received bytes. While a batch is
-   * not taken, the socket is not read, so that the server waits and few rows are in memory, however large they are. A reader that
-   * ends early closes the connection.
+   * not taken, the socket is not read, so that the server waits and few rows are in memory, however large they are. When the
+   * reader ends early, the rest is received in vain.
    */
   async *batches(text: string, batchBytes: number): AsyncGenerator<Batch> {
     while (this.#current) await Promise.allSettled([this.#current]);
     let batch: Batch = { rows: [], bytes: 0 };
     let full = Promise.withResolvers<false>();
     const query = this.#sql.unsafe(text, [], { prepare: false, simple: false } as postgres.UnsafeQueryOptions);
+    let hasLeft = false;
     this.#onReceived = (bytes) => {
       batch.bytes += bytes;
-      if (batch.bytes < batchBytes) return;
+      if (batch.bytes < batchBytes || hasLeft) return;
       this.#reads?.pause();
       full.resolve(false);
     };
     let isDone = false;
-    const start = () => query.raw().forEach((row) => void batch.rows.push(row as unknown as RawRow));
+    const keep = (row: unknown): void => void (hasLeft || batch.rows.push(row as RawRow));
+    const start = () => query.raw().forEach(keep);
     const done = this.#await(start).then(() => true);
     try {
       while (!isDone) {
@@ -170,9 +173,9 @@ export class Connection {
         if (!isDone) this.#reads?.resume();
       }
     } finally {
+      hasLeft = true;
       // The last bytes may have filled a batch too.
       this.#reads?.resume();
-      if (!isDone) this.fail(unavailable('the reader of the rows has left'));
       await done.catch(() => undefined);
     }
   }
@@ -219,7 +222,7 @@ export class Connection {
 
   /** Starts a query, unless the connection is broken, and waits for its end. */
   async #await(start: () => unknown, keptText = 0): Promise<void> {
-    if (this.broken) throw unavailable('the connection to the database was lost');
+    if (this.broken) throw connectionLost();
     const running = start() as Running;
     const startedAt = performance.now();
     this.#current = running;
@@ -261,7 +264,7 @@ export class Connection {
     });
     socket.setNoDelay(true);
     this.#reads = new PacedReads(socket, (bytes) => this.#onReceived?.(bytes));
-    socket.on('close', () => this.fail(unavailable('the connection to the database was lost')));
+    socket.on('close', () => this.fail(connectionLost()));
     return socket;
   }
 }

@@ -18,12 +18,14 @@ const PATIENCE = 2;
 /** A backend that has served fewer tenants suits any: of few tenants, none waits for its home while others are idle. */
 const FEW_TENANTS = 32;
 /** Of work for no tenant: any connection suits it. */
-const NO_HOME = -1;
+export const NO_HOME = -1;
 
 /** What a call prefers: the slot that its share's name hashes to, and connections that know its tenant. */
 export interface Wish {
   home: number;
   tenantId: string | null;
+  /** The only connection that will do: it has a cursor of the call's. */
+  only?: Connection;
 }
 
 export class Connections {
@@ -105,7 +107,8 @@ export class Connections {
   }
 
   /** An idle connection that suits a tenant with this home, which already has `held` connections. */
-  suited({ home, tenantId }: Wish, held: number, now: number): Connection | undefined {
+  suited({ home, tenantId, only }: Wish, held: number, now: number): Connection | undefined {
+    if (only !== undefined) return this.#idle.find((connection) => connection === only);
     if (home === NO_HOME) return this.#idle.at(-1);
     let busy = 0;
     const lentLongMs = this.#lentLongMs;

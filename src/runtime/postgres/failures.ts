@@ -35,6 +35,10 @@ export function lacksPrivilege(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === NO_PRIVILEGE;
 }
 
+export function connectionLost(cause?: unknown): ServiceError {
+  return unavailable('the connection to the database was lost', cause);
+}
+
 /** The error for the caller: 400 when it sorts or groups too much, 503 when the database is unavailable or too slow, else the error itself. */
 export function callerError(error: unknown): unknown {
   if (error instanceof ServiceError) return error;
@@ -44,7 +48,7 @@ export function callerError(error: unknown): unknown {
     return UNAVAILABLE_STATE.test(error.code) ? unavailable('the database is not available', error) : error;
   }
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  return CONNECTION_CODE.test(code) ? unavailable('the connection to the database was lost', error) : error;
+  return CONNECTION_CODE.test(code) ? connectionLost(error) : error;
 }
 
 function tooMuchSpace(cause: unknown): ServiceError {

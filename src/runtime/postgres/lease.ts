@@ -23,6 +23,8 @@ export class Lease {
   #endsAt = Number.POSITIVE_INFINITY;
   #isInTransaction = false;
   #isCommitting = false;
+  /** Nobody reads the rest of the rows. */
+  #isLeft = false;
   #stopped: 'gone' | 'late' | 'yielded' | undefined;
   #cancelling: Promise<void> | undefined;
 
@@ -54,10 +56,31 @@ export class Lease {
     return this.connection.exec('begin');
   }
 
-  /** The rows of a statement without values, in batches of about this many bytes; see `Connection.batches`. */
+  /**
+   * The rows of a statement without values, in batches of about this many bytes; see `Connection.batches`. Has no deadline while
+   * a batch is being read. When the reader ends early, the statement is cancelled. The lease may end while the last batch is
+   * being read.
+   */
   async *batches(text: string, batchBytes: number): AsyncGenerator<Batch> {
     if (this.#mustStop()) await this.#stop();
-    yield* this.connection.batches(text, batchBytes);
+    const { connection } = this;
+    const batches = connection.batches(text, batchBytes);
+    let last: Batch | undefined;
+    try {
+      while (last === undefined) {
+        this.extendDeadline();
+        const { value, done } = await batches.next();
+        if (done === true) return;
+        connection.deadlineAt = 0;
+        if (!connection.isBusy) last = value;
+        else yield value;
+      }
+    } finally {
+      this.#isLeft = connection.isBusy;
+      if (this.#isLeft) this.extendDeadline();
+      await batches.return(undefined);
+    }
+    yield last;
   }
 
   /** Runs several statements without values in one round trip. */
@@ -104,7 +127,7 @@ export class Lease {
   /** Stops the call when its client has gone or its transaction is late. `cancel` cancels the running statement. */
   watch(now: number, cancel: (pid: number) => Promise<void>): void {
     if (this.#stopped !== undefined || this.#isCommitting) return;
-    if (isGone(this.work)) this.#stopped = 'gone';
+    if (this.#isLeft || isGone(this.work)) this.#stopped = 'gone';
     else if (now >= this.#endsAt) this.#stopped = 'late';
     else return;
     if (this.connection.isBusy) this.#cancelling = cancel(this.connection.pid);

@@ -9,16 +9,15 @@ import { FairQueue } from '../fair-queue.ts';
 import type { Ticket } from '../fair-share.ts';
 import { areOthersActive, currentWork, isStrangers, STRANGERS, type Work } from '../work.ts';
 import { Connection } from './connection.ts';
-import { Connections } from './connections.ts';
-import { callerError, isDenied } from './failures.ts';
+import { Connections, NO_HOME, type Wish } from './connections.ts';
+import { connectionLost } from './failures.ts';
 import { Lease } from './lease.ts';
 import { LongStatements, YIELDED } from './long-statements.ts';
+import { Outage } from './outage.ts';
 import { newWaiter, type PoolOptions, type PoolStats, type PoolWaiter, type Statement } from './pool-options.ts';
 import { tooMany } from './turns.ts';
 
 const OPERATOR_CONNECTIONS = 1;
-const RETRY_MS = 250;
-const OUTAGE_TOLERANCE_MS = 2_000;
 const TICK_MS = WATCH_MS;
 const MIN_RUN_MS = 900;
 /** How often a call that waits for a connection that suits it looks again. */
@@ -35,9 +34,7 @@ export class Pool {
   readonly #leases = new Map<Lease, Ticket<PoolWaiter>>();
   readonly #long = new LongStatements();
   #opening = 0;
-  #downSince = 0;
-  #retryAt = 0;
-  #downCause: unknown;
+  readonly #outage: Outage;
   #closed = false;
   #lastTickAt = 0;
   #clock: ReturnType<typeof setInterval> | undefined;
@@ -45,6 +42,7 @@ export class Pool {
 
   constructor(options: PoolOptions) {
     this.#options = options;
+    this.#outage = new Outage(options.name, options.log);
     this.#queue = new FairQueue({
       slots: options.max,
       operatorSlots: OPERATOR_CONNECTIONS,
@@ -66,18 +64,26 @@ export class Pool {
    */
   async lease<T>(call: (lease: Lease) => Promise<T>, statement?: Statement): Promise<T> {
     const work = currentWork();
-    if (!isStrangers(work.share)) return this.#lease(work, call, statement);
+    const wish = this.#connections.wishOf(work);
+    if (!isStrangers(work.share)) return this.#lease(work, wish, call, statement);
     const leave = await this.#strangers.enter(work);
     try {
-      return await this.#lease(work, call, statement);
+      return await this.#lease(work, wish, call, statement);
     } finally {
       leave();
     }
   }
 
-  async #lease<T>(work: Work, call: (lease: Lease) => Promise<T>, statement: Statement | undefined): Promise<T> {
+  /** Lends a connection that has been lent before, to a tenant's call or one of the service; rejects with 503 once it is broken. */
+  async leaseAgain<T>(only: Connection, call: (lease: Lease) => Promise<T>): Promise<T> {
+    const work = currentWork();
+    return this.#lease(work, { ...this.#connections.wishOf(work), home: NO_HOME, only }, call);
+  }
+
+  async #lease<T>(work: Work, wish: Wish, call: (lease: Lease) => Promise<T>, statement?: Statement): Promise<T> {
     if (work.isGone) throw clientGone();
-    const waiter = newWaiter(work, this.#connections.wishOf(work), statement, this.#options.timeoutMs);
+    if (wish.only?.broken === true) throw connectionLost();
+    const waiter = newWaiter(work, wish, statement, this.#options.timeoutMs);
     const ticket = this.#enter(waiter);
     const connection = waiter.connection ?? (await turnOf(waiter));
     const lease = new Lease(connection, work, this.#options.timeoutMs);
@@ -92,6 +98,13 @@ export class Pool {
       if (settled !== undefined) await settled;
       this.#end(lease, ticket);
     }
+  }
+
+  /** The calls that wait, the longest waiting first: for how long, and the only connection that will do, if one. */
+  waiting(): { ms: number; only: Connection | undefined }[] {
+    const now = Date.now();
+    const waiting = [...this.#queue.waiting()].map(({ item }) => ({ ms: now - item.enteredAt, only: item.wish.only }));
+    return waiting.sort((a, b) => b.ms - a.ms);
   }
 
   /** Calls that have held a connection for long. */
@@ -124,19 +137,14 @@ export class Pool {
     const ticket = this.#queue.enter(isStrangers(share) ? STRANGERS : share, isOperator, waiter, isLong);
     if (ticket === null) throw unavailable('too many of your calls are waiting for the database; send fewer at once');
     this.#dispatch();
-    if (this.#connections.lacks(waiter.wish.home) && !this.#downSince) void this.#open(now, waiter.wish.home);
+    if (this.#connections.lacks(waiter.wish.home) && !this.#outage.isOn) void this.#open(now, waiter.wish.home);
     if (ticket.state !== 'waiting') return ticket;
-    if (this.#isDown(now)) {
+    if (this.#outage.isRejecting(now)) {
       this.#queue.end(ticket, 0);
-      throw this.#downError();
+      throw this.#outage.error();
     }
     if (!this.#queue.isAtLimit(ticket)) this.#grow(now);
     return ticket;
-  }
-
-  /** Whether calls are to be rejected rather than to wait for the next attempt to connect. */
-  #isDown(now: number): boolean {
-    return this.#downSince > 0 && now - this.#downSince > OUTAGE_TOLERANCE_MS && now < this.#retryAt;
   }
 
   /** Gives idle connections to the calls whose turn it is; a call waits a little for one that suits it. */
@@ -147,6 +155,7 @@ export class Pool {
     let isPatient = false;
     const postponement = ({ wish, enteredAt }: PoolWaiter, running: number): number => {
       if (connections.suited(wish, running, now) !== undefined) return 0;
+      if (wish.only !== undefined) return Number.POSITIVE_INFINITY;
       if (Date.now() - enteredAt >= connections.patienceMs) return UNSUITED_MS;
       isPatient = true;
       return Number.POSITIVE_INFINITY;
@@ -184,7 +193,8 @@ export class Pool {
   }
 
   #release(connection: Connection): void {
-    if (connection.broken || connection.serverCache.isFull) this.#retire(connection);
+    const isUsedUp = connection.serverCache.isFull && connection.cursors === 0;
+    if (connection.broken || isUsedUp) this.#retire(connection);
     else {
       this.#connections.release(connection, performance.now());
       this.#dispatch();
@@ -200,7 +210,7 @@ export class Pool {
   /** Opens a connection for each call that could start; one at a time while the database is down. */
   #grow(now: number): void {
     while (!this.#closed && !this.#connections.isFull && this.#queue.startable > this.#opening) {
-      if (this.#downSince && (now < this.#retryAt || this.#opening > 0)) return;
+      if (this.#outage.isTooEarly(now) || (this.#outage.isOn && this.#opening > 0)) return;
       void this.#open(now);
     }
   }
@@ -218,41 +228,27 @@ export class Pool {
     } catch (error) {
       this.#opening--;
       connection.fail(error);
-      this.#onOpenFailed(error);
+      if (this.#outage.failed(error)) this.#rejectWaiting(this.#outage.error());
     }
   }
 
   #onOpened(connection: Connection): void {
-    if (this.#downSince) this.#options.log.info('the database is available again', { pool: this.#options.name });
-    this.#downSince = 0;
+    this.#outage.ended();
     connection.deadlineAt = 0;
     this.#release(connection);
     this.#grow(Date.now());
   }
 
-  #onOpenFailed(error: unknown): void {
-    const now = Date.now();
-    if (!this.#downSince) {
-      this.#downSince = now;
-      this.#options.log.warn('the database does not answer', { pool: this.#options.name, error });
-    }
-    this.#retryAt = now + RETRY_MS;
-    this.#downCause = error;
-    if (isDenied(error) || now - this.#downSince > OUTAGE_TOLERANCE_MS) this.#rejectWaiting(this.#downError());
-  }
-
-  #downError(): unknown {
-    if (isDenied(this.#downCause)) return this.#downCause;
-    return unavailable('the database is not available', callerError(this.#downCause));
-  }
-
   #remove(connection: Connection): void {
     this.#connections.remove(connection);
+    this.#rejectWaiting(connectionLost(), connection);
     this.#grow(Date.now());
   }
 
-  #rejectWaiting(error: unknown): void {
+  /** Rejects the calls that wait, or those that wait for this connection. */
+  #rejectWaiting(error: unknown, only?: Connection): void {
     for (const ticket of this.#queue.waiting()) {
+      if (only !== undefined && ticket.item.wish.only !== only) continue;
       this.#queue.end(ticket, 0);
       ticket.item.reject(error);
     }

@@ -1,58 +1,123 @@
-// Streams of rows: a query's rows in batches, from one snapshot. Each stream has a connection of its own until it ends, and
-// its reader sets the pace.
-// Failures: those of the query, before the first batch and after it. Contract: decisions#export.
+// Streams of rows: a query's rows in batches, from one snapshot. The reader sets the pace, and must not hold up others: a
+// connection whose reader is slow is lent to calls that wait, and taken back for the next rows. Times are milliseconds.
+// Failures: those of the query, before the first batch and after it; 429 when rows that cannot wait on the server are read too
+// slowly while others wait for the connection.
+// Contract: decisions#export, neighbours#fair-shares.
 import postgres from 'postgres';
 
-import { unavailable } from '../../errors.ts';
+import { rateLimited, unavailable } from '../../errors.ts';
 import { newId } from '../ids.ts';
 import { compile, type Sql } from '../sql.ts';
-import type { RawRow } from './connection.ts';
+import type { Connection, RawRow } from './connection.ts';
 import { isTooMuchSpace } from './failures.ts';
 import type { Lease } from './lease.ts';
 import type { Pool } from './pool.ts';
+import { StreamPlace, WAITED_LONG_MS } from './stream-place.ts';
 import { bindValues } from './values.ts';
 
 /** Names of cursors are of this process alone: connections to the embedded database share one session, also those of others. */
 const NAMES = `rows_${newId().replaceAll('-', '')}`;
 let cursors = 0;
 
-/** Bytes of a stream's rows that are in memory at once, about. */
-const STREAM_BATCH_BYTES = 1_048_576;
-/** Later fetches are for as many rows as one batch probably has: the embedded database holds a fetch in memory. */
-const FIRST_FETCH_ROWS = 16;
+/** Bytes of a stream's rows that are in memory at once, about: more than one record has. */
+const STREAM_BATCH_BYTES = 2_097_152;
+/** Bytes that a fetch is to have: few enough that its rows seldom fill a batch before their end, when the connection cannot be lent. */
+const FETCH_BYTES = 524_288;
+/** Each fetch is for as many rows as have about these bytes, judged by the one before it, and for at most so many times its rows. */
+const FETCH_GROWTH = 4;
 
-/**
- * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
- * slow. An open one would hold back vacuum and, on the embedded database, block every other connection. Only a result that takes
- * more disk than a statement may is read in a transaction, which writes none of it to disk.
- */
-export async function* streamRows(pool: Pool, query: Sql, batchRows: number): AsyncGenerator<RawRow[]> {
-  const { text, parameters } = compile(query);
-  bindValues(parameters);
-  const cursor = `${NAMES}_${++cursors}`;
-  const { lease, end } = await openLease(pool);
-  let isHeld = true;
-  try {
-    isHeld = await declare(lease, cursor, text, parameters);
-    let rows = Math.min(batchRows, FIRST_FETCH_ROWS);
-    for (let isOver = false; !isOver; ) {
-      const fetched = { rows: 0, bytes: 0 };
-      lease.extendDeadline();
-      for await (const batch of lease.batches(`fetch forward ${Math.trunc(rows)} from ${cursor}`, STREAM_BATCH_BYTES)) {
-        fetched.rows += batch.rows.length;
-        fetched.bytes += batch.bytes;
-        yield batch.rows;
-        lease.extendDeadline();
+const TURN_MS = 100;
+/** A reader that has asked for nothing for this time is slow. */
+const SLOW_MS = 250;
+/** Streams of a process. Each holds a batch of rows here and a file on the server, also while its connection is lent. */
+const STREAMS_MAX = 64;
+/** Bytes per second that a reader must take while others wait for a connection that cannot be lent. */
+const LEAST_PACE = 524_288;
+
+export class Streams {
+  readonly #open = new Set<StreamPlace>();
+  #clock: ReturnType<typeof setInterval> | undefined;
+
+  constructor(private readonly pool: Pool) {}
+
+  /**
+   * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
+   * slow. An open one would hold back vacuum and, on the embedded database, block every other connection. Only a result that takes
+   * more disk than a statement may is read in a transaction, which writes none of it to disk.
+   */
+  async *rows(query: Sql, batchRows: number): AsyncGenerator<RawRow[]> {
+    const { text, parameters } = compile(query);
+    bindValues(parameters);
+    const cursor = `${NAMES}_${++cursors}`;
+    let isHeld = true;
+    const close = (lease: Lease): Promise<void> => (isHeld ? closeCursor(lease, cursor) : lease.rollback());
+    const place = await StreamPlace.take(this.pool, close);
+    this.#add(place);
+    try {
+      isHeld = await declare(await place.lease(), cursor, text, parameters);
+      place.isLendable = isHeld;
+      let rows = 1;
+      for (let isOver = false; !isOver; ) {
+        const fetched = { rows: 0, bytes: 0 };
+        for await (const batch of place.fetch(`fetch forward ${rows} from ${cursor}`, STREAM_BATCH_BYTES)) {
+          fetched.rows += batch.rows.length;
+          fetched.bytes += batch.bytes;
+          yield batch.rows;
+        }
+        isOver = fetched.rows < rows;
+        rows = Math.min(batchRows, rows * FETCH_GROWTH, Math.ceil((rows * FETCH_BYTES) / Math.max(1, fetched.bytes)));
       }
-      isOver = fetched.rows < rows;
-      rows = Math.min(batchRows, rows * 4, Math.ceil((rows * STREAM_BATCH_BYTES) / Math.max(1, fetched.bytes)));
+    } catch (error) {
+      throw place.errorFor(error);
+    } finally {
+      this.#remove(place);
+      await place.end();
     }
-  } catch (error) {
-    throw lease.errorFor(error);
-  } finally {
-    if (isHeld) await closeCursor(lease, cursor);
-    else await lease.rollback();
-    await end();
+  }
+
+  #add(place: StreamPlace): void {
+    place.connection.cursors++;
+    this.#open.add(place);
+    this.#clock ??= setInterval(() => this.#serveWaiting(), TURN_MS);
+    this.#clock.unref?.();
+  }
+
+  #remove(place: StreamPlace): void {
+    place.connection.cursors--;
+    this.#open.delete(place);
+    if (this.#open.size > 0) return;
+    clearInterval(this.#clock);
+    this.#clock = undefined;
+  }
+
+  /** Lends connections to the calls that wait, those of the slowest readers first; if none can be lent, one reader is cut. */
+  #serveWaiting(): void {
+    const waiting = this.pool.waiting();
+    if (waiting.length === 0) return;
+    const now = performance.now();
+    const slow = [...this.#open].filter((place) => place.idleMs(now) >= SLOW_MS);
+    slow.sort((a, b) => b.idleMs(now) - a.idleMs(now));
+    for (const call of waiting) {
+      if (call.only === undefined && this.#open.size >= STREAMS_MAX) continue;
+      const at = slow.findIndex((place) => place.suits(call));
+      if (at >= 0) slow.splice(at, 1)[0]?.lend();
+      else if (call.ms >= WAITED_LONG_MS) {
+        this.#cutSlowest(call, now);
+        return;
+      }
+    }
+  }
+
+  #cutSlowest(call: { only: Connection | undefined }, now: number): void {
+    let slowest: StreamPlace | undefined;
+    let least = LEAST_PACE;
+    for (const place of this.#open) {
+      const pace = place.suits(call) ? place.pace(now) : undefined;
+      if (pace === undefined || pace >= least) continue;
+      slowest = place;
+      least = pace;
+    }
+    void slowest?.cut(rateLimited('the rows were read too slowly while others waited for the connection', 5));
   }
 }
 
@@ -94,21 +159,4 @@ async function closeCursor(lease: Lease, cursor: string): Promise<void> {
 
 function isMissingCursor(error: unknown): boolean {
   return error instanceof postgres.PostgresError && error.code === '34000';
-}
-
-/** Borrows a connection until `end` is called. */
-async function openLease(pool: Pool): Promise<{ lease: Lease; end: () => Promise<void> }> {
-  const opened = Promise.withResolvers<Lease>();
-  const finished = Promise.withResolvers<void>();
-  const leased = pool.lease(async (lease) => {
-    opened.resolve(lease);
-    await finished.promise;
-  });
-  leased.catch(opened.reject);
-  const lease = await opened.promise;
-  const end = (): Promise<void> => {
-    finished.resolve();
-    return leased;
-  };
-  return { lease, end };
 }
