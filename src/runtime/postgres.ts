@@ -147,10 +147,9 @@ export function openDatabase(options: DatabaseOptions): Database {
     session: { ...base.session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
   const slow = new Pool({ ...slowOptions, long, name: 'slow work', max: slowMax });
-  const streamed = new Pool({ ...slowOptions, name: 'streams', max: streamMax });
-  const streams = new Streams(streamed);
+  const streams = new Streams(new Pool({ ...slowOptions, name: 'streams', max: streamMax }));
   const stopProbing = isEmbedded ? () => {} : probe(control, congestion, () => fast.longRunning + slow.longRunning > 0);
-  const pools = { requests: fast, slow, streams: streamed };
+  const pools = { requests: fast, slow, streams: streams.pool };
   const requests = pooledQueries(fast, transactionTimeoutMs);
   return {
     ...requests,
@@ -164,7 +163,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     stats: (pool = 'requests') => pools[pool].stats(),
     close: async () => {
       stopProbing();
-      await Promise.all([fast, slow, streamed].map((pool) => pool.close(CLOSE_GRACE_MS)));
+      await Promise.all([fast, slow, streams.pool].map((pool) => pool.close(CLOSE_GRACE_MS)));
       await control.close(CLOSE_GRACE_MS);
     },
   };

@@ -1,5 +1,6 @@
 // Whether a pool's database answers, as its attempts to connect tell. Calls wait through the first two seconds of an outage, and
 // are rejected at once after that, but when the next attempt is due. Times are epoch milliseconds.
+// Contract: decisions#operations.
 import { unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
 import { callerError, isDenied } from './failures.ts';

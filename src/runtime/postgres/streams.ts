@@ -38,7 +38,7 @@ export class Streams {
   readonly #open = new Set<StreamPlace>();
   #clock: ReturnType<typeof setInterval> | undefined;
 
-  constructor(private readonly pool: Pool) {}
+  constructor(readonly pool: Pool) {}
 
   /**
    * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
