@@ -4,8 +4,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { SharePaces } from '../src/runtime/pace.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { countFor, forClient } from '../src/runtime/work.ts';
+import { countFor, currentWork, forClient, isStrangers } from '../src/runtime/work.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { asOperator, asTenant } from './support/work.ts';
 
 let service: TestService;
 let other: TestTenant;
@@ -33,6 +34,13 @@ describe('strangers of many networks', () => {
     await Promise.all([...strangers, call('198.51.100.1', other.id)]);
     expect(ended).toHaveLength(201);
     expect(ended.indexOf(other.id)).toBeLessThan(50);
+  });
+
+  test('are no operators: an operator’s call does not wait among theirs for what they have together', async () => {
+    const shares = [asOperator, <T>(run: () => Promise<T>) => asTenant(other.id, run)].map((as) =>
+      as(async () => isStrangers(currentWork().share)),
+    );
+    expect(await Promise.all(shares)).toEqual([false, false]);
   });
 
   test('take turns by network: one with many calls does not keep another’s waiting', async () => {

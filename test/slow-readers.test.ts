@@ -13,7 +13,7 @@ import { sql } from '../src/runtime/sql.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 import { durationOf } from './support/timing.ts';
-import { asTenant } from './support/work.ts';
+import { asOperator, asTenant } from './support/work.ts';
 
 const ROWS = 3_000;
 const log = createLog({ level: 'error', write: () => undefined });
@@ -45,13 +45,13 @@ beforeEach(async () => {
   await db.rows(sql`insert into lines select n, repeat('x', 500) from generate_series(1, ${ROWS}::int) n`);
 });
 
-/** The reader of a tenant, which has read its first rows and asks for no more until `rest` is called. */
+/** The reader of a tenant, or an operator's, which has read its first rows and asks for no more until `rest` is called. */
 class Reader {
   readonly numbers: number[] = [];
   readonly #batches: AsyncIterator<RawRow[]>;
 
   constructor(
-    readonly tenant: string,
+    readonly tenant: string | null,
     query = sql`select n::text, line from lines as l order by l.n`,
   ) {
     this.#batches = db.stream(query, 1_000)[Symbol.asyncIterator]();
@@ -59,7 +59,8 @@ class Reader {
 
   /** Reads one batch; false at the end. */
   async read(): Promise<boolean> {
-    const { value, done } = await asTenant(this.tenant, () => this.#batches.next());
+    const next = () => this.#batches.next();
+    const { value, done } = await (this.tenant === null ? asOperator(next) : asTenant(this.tenant, next));
     for (const [number] of (value as RawRow[] | undefined) ?? []) this.numbers.push(Number(number));
     return done !== true;
   }
@@ -140,6 +141,15 @@ describe('a fetch that has not ended when its reader has enough', () => {
     const cut = ends.filter((end) => end.status === 'rejected');
     expect(cut.map(({ reason }) => reason)).toContainEqual(expect.objectContaining({ status: 429 }));
   });
+});
+
+test("operators' slow exports keep their connections, and others wait for them or have the rest", async () => {
+  const operators = [new Reader(null), new Reader(null)];
+  await Promise.all(operators.map((reader) => reader.read()));
+  const [slow, quick] = [new Reader('slow'), new Reader('quick')];
+  await slow.read();
+  expect(await quick.rest()).toEqual(all);
+  expect(await Promise.all([...operators, slow].map((reader) => reader.rest()))).toEqual([all, all, all]);
 });
 
 test('when a connection breaks, its streams fail with 503, those that have lent it too, and the next stream runs', async () => {

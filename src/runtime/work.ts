@@ -13,7 +13,7 @@ export interface Work {
   tenantId: string | null;
   /**
    * Work of the same share waits in one queue: a tenant's id, `address:<network>` before authentication, `strangers:<tenant's
-   * id>` for requests that name a tenant without a credential, or `service`.
+   * id>` for requests that name a tenant without a credential, `operators`, or `service`.
    */
   share: string;
   /** Operators' work goes first and counts for no share. */
@@ -59,6 +59,9 @@ export function currentWork(): Work {
 const ADDRESS = 'address:';
 /** The share of all that strangers do together, where each client's network having one would let those with many go first. */
 export const STRANGERS = 'strangers';
+
+/** The share of operators' calls for no tenant. */
+const OPERATORS = 'operators';
 
 /** The share of a client that is not authenticated yet. */
 export function addressShare(address: string): string {
@@ -118,7 +121,10 @@ export function countFor(tenantId: string | null, isOperator: boolean): void {
   if (work.signal === undefined) return;
   work.tenantId = tenantId;
   work.isOperator = isOperator;
-  if (tenantId === null) return;
+  if (tenantId === null) {
+    if (isOperator) work.share = OPERATORS;
+    return;
+  }
   work.share = tenantId;
   if (!isOperator) noteActive(tenantId);
 }

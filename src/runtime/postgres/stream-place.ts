@@ -26,8 +26,7 @@ interface Reading {
 
 export class StreamPlace {
   readonly connection: Connection;
-  /** Whether the stream's cursor outlives the lease. */
-  isLendable = false;
+  #isLendable = false;
   readonly #work = currentWork();
   #held: Held | undefined;
   #lent: Promise<void> | undefined;
@@ -47,6 +46,11 @@ export class StreamPlace {
   /** `close` ends the stream's use of a connection that is not broken. */
   static async take(pool: Pool, close: (lease: Lease) => Promise<void>): Promise<StreamPlace> {
     return new StreamPlace(pool, await hold((call) => pool.lease(call)), close);
+  }
+
+  /** The stream's cursor outlives the lease. Operators' streams keep their connection: their calls take the first that is idle. */
+  allowLending(): void {
+    this.#isLendable = !this.#work.isOperator;
   }
 
   /** The lease of the connection; waits while others have it. */
@@ -74,7 +78,7 @@ export class StreamPlace {
 
   /** Whether others have waited long for the connection, which the stream has had for long. */
   #isDue(): boolean {
-    if (!this.isLendable || this.#held === undefined) return false;
+    if (!this.#isLendable || this.#held === undefined) return false;
     const heldMs = performance.now() - this.#held.lease.startedAt;
     return (
       heldMs >= WAITED_LONG_MS && this.pool.waiting().some((call) => this.suits(call) && call.ms >= WAITED_LONG_MS)
@@ -100,7 +104,7 @@ export class StreamPlace {
   }
 
   get #isFree(): boolean {
-    return this.isLendable && !this.connection.isBusy;
+    return this.#isLendable && !this.connection.isBusy;
   }
 
   /** Lends the connection to whoever is next; `lease` waits for it to be given back. */

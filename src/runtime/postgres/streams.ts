@@ -55,7 +55,7 @@ export class Streams {
     this.#add(place);
     try {
       isHeld = await declare(await place.lease(), cursor, text, parameters);
-      place.isLendable = isHeld;
+      if (isHeld) place.allowLending();
       let rows = 1;
       for (let isOver = false; !isOver; ) {
         const fetched = { rows: 0, bytes: 0 };
