@@ -47,7 +47,7 @@ import { transferRoutes } from './records/transfer/transfer-routes.ts';
 import { ruleRoutes } from './rules/routes.ts';
 import { newId } from './runtime/ids.ts';
 import { SharePaces } from './runtime/pace.ts';
-import { RequestPlaces, tooManyRequests } from './runtime/request-places.ts';
+import { RequestPlaces, takenInOf, tooManyRequests } from './runtime/request-places.ts';
 import { forClient } from './runtime/work.ts';
 import { identityRoutes } from './users/identity-routes.ts';
 import { userRoutes } from './users/routes.ts';
@@ -170,7 +170,7 @@ export function handlerOf(app: App, api: Api): Handler {
     if (!URL.canParse(request.url)) return failure(invalidField('Host', 'is not a host'), newId());
     const startedAt = performance.now();
     const context = attachRequestContext(request, address, app.config.trustProxy);
-    const place = places.enter(context.network);
+    const place = places.enter(context.network, takenInOf(request));
     if (place !== undefined) context.place = place;
     const span = startRequestSpan(app, request, context);
     const response = await forClient(

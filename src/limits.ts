@@ -97,10 +97,7 @@ export const LIMITS = {
    * beside them.
    */
   indexBuild: { smallRecords: 1_000, smallBytes: 1_048_576, lockWaitMs: 100, lockAttempts: 10 },
-  /**
-   * A request body has had `bytesPerSecond` on average after `graceMs`. Up to `wholeMax` declared bytes it is checked once, when
-   * all of it should have arrived.
-   */
+  /** A body has had `bytesPerSecond` on average after `graceMs`; up to `wholeMax` it is checked once, when it should have arrived. */
   body: {
     graceMs: 30_000,
     bytesPerSecond: 1_024,
@@ -110,6 +107,8 @@ export const LIMITS = {
     /** Bytes that have arrived of all incomplete bodies of a process: without a verified credential, and with one; more with a large MAX_BODY_BYTES. */
     strangersBytes: 67_108_864,
     tenantsBytes: 268_435_456,
+    /** What the runtime takes in of a body that nobody reads yet; of a tenant's request it counts until the answer. */
+    takenIn: { declared: 1_048_576, undeclared: 131_072 },
   },
   /** `refusals`: 503 responses that close connections of a network's strangers. `openings`: a tenant's streams and sockets. */
   connection: {

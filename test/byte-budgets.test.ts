@@ -11,6 +11,7 @@ import { identifier, sql } from '../src/runtime/sql.ts';
 import { countFor, currentWork, forClient } from '../src/runtime/work.ts';
 import { schemaOf, type Tenant, tenantById } from '../src/tenants/tenants.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
+import { callTool } from './support/mcp-calls.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
 import { until } from './support/streams.ts';
@@ -157,9 +158,11 @@ describe('large calls at once', () => {
       mine.get(`${links}?resolve=true`),
       mine.post(`${path}/bulk`, { operations }),
       mine.post(`${path}/bulk`, { operations, atomic: false }),
+      // A large body is not parsed before.
+      mine.post(path, { title: 'new', body: 'x'.repeat(LARGE) }),
     ];
     // With the service in a process of its own, the places held here are not its places: there only the results count.
-    const waitingMin = process.env.SERVICE_RUNTIME === 'deno' ? 0 : 4;
+    const waitingMin = process.env.SERVICE_RUNTIME === 'deno' ? 0 : 5;
     await until(
       () => waitingIn('large-calls') === waitingMin,
       10_000,
@@ -171,10 +174,25 @@ describe('large calls at once', () => {
     expect((await others.get(path)).body.data.items).toHaveLength(2);
     ended.resolve();
     await Promise.all(holding);
-    expect((await Promise.all(large)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect((await Promise.all(large)).map(({ status }) => status)).toEqual([200, 200, 200, 200, 201]);
     expect((await mine.get(`${path}?filters=title = "changed"`)).body.data.total).toBe(2);
   }, 60_000);
 });
+
+test('large MCP messages at once do not wait for each other: a tool takes over what its message holds', async () => {
+  tenant = await service.tenant();
+  const path = await createEntity(tenant, 'files', fields('title text'));
+  const { id } = await createRecord(tenant, path, { title: 'x'.repeat(LARGE) });
+  const startedAt = performance.now();
+  const update = async (n: number): Promise<string> => {
+    const input = { entity_name: 'files', record_id: id, data: { title: `${n}${'ж'.repeat(LARGE / 2)}` } };
+    return (await callTool(service.url, 'update_record', input, { 'x-api-key': tenant.key })).text.slice(0, 200);
+  };
+  const texts = await Promise.all(Array.from({ length: 6 }, (_, n) => update(n)));
+  for (const text of texts) expect(text).not.toContain('isError');
+  expect(performance.now() - startedAt).toBeLessThan(LIMITS.largeCalls.waitMs);
+  expect((await tenant.get(`${path}/${id}`)).body.data.title).toEndWith('ж');
+}, 60_000);
 
 test('small calls of a tenant hold half of what small calls may hold; further ones need a place, those of others do not', async () => {
   const { smallBytes, bytesFrom, running } = LIMITS.largeCalls;

@@ -8,7 +8,7 @@ import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { networkOf } from '../src/access/request-context.ts';
 import { LIMITS } from '../src/limits.ts';
-import { RequestPlaces } from '../src/runtime/request-places.ts';
+import { RequestPlaces, takenInOf } from '../src/runtime/request-places.ts';
 import { currentWork } from '../src/runtime/work.ts';
 import { newAddress } from './support/addresses.ts';
 import { createEntity, fields } from './support/entities.ts';
@@ -179,6 +179,30 @@ describe('bodies', () => {
     last?.leave();
     expect(places.bodyBytes).toBe(strangersBytes / 2 + tenantsBytes / 2);
   });
+});
+
+test('what the runtime takes in of a tenant’s bodies counts until their requests are answered', () => {
+  const places = new RequestPlaces({ maxConnections: 1_000, maxBodyBytes: 1_048_576 });
+  const { tenantsBytes, takenIn } = LIMITS.body;
+  const post = (headers: Record<string, string>) => {
+    const place = places.enter('192.0.2.1', takenInOf(new Request('http://localhost', { method: 'POST', headers })));
+    place?.moveTo('a tenant');
+    return place;
+  };
+  const declared = () => post({ 'content-length': String(10 * takenIn.declared) });
+  const held = Array.from({ length: tenantsBytes / 2 / takenIn.declared }, declared);
+  expect(places.bodyBytes).toBe(tenantsBytes / 2);
+  expect(declared).toThrow('too many request bodies');
+  const body = held[0]?.receiving();
+  body?.add(takenIn.declared);
+  expect(() => body?.add(1)).toThrow('too many request bodies');
+  body?.end();
+  expect(places.bodyBytes).toBe(tenantsBytes / 2);
+  held[0]?.leave();
+  expect(places.bodyBytes).toBe(tenantsBytes / 2 - takenIn.declared);
+  post({ 'transfer-encoding': 'chunked' });
+  expect(places.bodyBytes).toBe(tenantsBytes / 2 - takenIn.declared + takenIn.undeclared);
+  expect(post({})).toBeDefined();
 });
 
 describe('networks', () => {

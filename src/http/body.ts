@@ -5,6 +5,7 @@ import { placeOf } from '../access/request-context.ts';
 import { invalid, invalidField, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
+import { holdBytesWaiting } from '../runtime/large-calls.ts';
 import type { ArrivingBytes } from '../runtime/request-places.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { deadlineOf, readWithin, steady } from './body-progress.ts';
@@ -14,6 +15,9 @@ const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 
 /** Bytes of a body that takes long enough to parse to wait for a turn. */
 const LARGE = 16_384;
+
+/** Of its bytes, what a body takes until its request is answered: while that waits, as a text and as the values in it. */
+const HELD = 2;
 
 /** The body as an object of at most `maxBytes`. */
 export async function readJson(request: Request, maxBytes: number): Promise<JsonObject> {
@@ -44,9 +48,13 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
     // Reading a whole body is faster.
     if (declared !== null && Number(declared) <= LIMITS.body.wholeMax) {
       arriving?.add(Number(declared));
-      return new Uint8Array(await readWithin(request.arrayBuffer(), deadlineOf(Number(declared))));
+      const bytes = await readWithin(request.arrayBuffer(), deadlineOf(Number(declared)));
+      await holdBytesWaiting(HELD * bytes.byteLength);
+      return new Uint8Array(bytes);
     }
-    return await collect(request.body === null ? [] : steady(request.body), maxBytes, arriving);
+    const bytes = await collect(request.body === null ? [] : steady(request.body), maxBytes, arriving);
+    await holdBytesWaiting(HELD * bytes.byteLength);
+    return bytes;
   } catch (cause) {
     if (cause instanceof ServiceError) throw cause;
     // The client disconnected or broke the framing: it never sees this response.

@@ -1,4 +1,4 @@
-// Calls that hold much in memory: responses of large records, and bulk calls that change them. Few run in a process at once,
+// Calls that hold much in memory: large bodies, responses of large records, and bulk calls that change them. Few run in a process at once,
 // and a tenant has at most half of them; the others wait without a database connection. A call does not know beforehand
 // that it is large: it gets a place once it holds `LIMITS.largeCalls.bytesFrom` bytes, and begins again if it has to wait for one.
 // It keeps the place until its response is built, and garbage is kept small meanwhile. Small calls pass without noticing, unless
@@ -36,6 +36,16 @@ export function holdBytes(work: Work, bytes: number): void {
   const leave = places.tryEnter(work);
   if (leave === null) throw new PlaceNeeded();
   keep(work, leave);
+}
+
+/** The same for the current call, which waits where it is when it needs a place. */
+export async function holdBytesWaiting(bytes: number): Promise<void> {
+  try {
+    holdBytes(currentWork(), bytes);
+  } catch (error) {
+    if (!(error instanceof PlaceNeeded)) throw error;
+    await waitForPlace();
+  }
 }
 
 /** False when the share's calls without a place would hold too much together. */

@@ -1,15 +1,22 @@
 // The requests that a process handles at once, and the bytes of their bodies that have arrived but are not complete. Both
 // count for the client's network until the request is authenticated, and for its tenant from then on; bodies without a
-// verified credential have a budget of their own. A response that is being sent no longer counts: streams have limits of
-// their own. Units: bytes.
+// verified credential have a budget of their own. Of a tenant's request, what its body begins with counts until it is answered:
+// the runtime takes in a megabyte before anybody reads it. A response that is being sent no longer counts: streams have limits
+// of their own. Units: bytes.
 // Failures: 503; the response closes the connection. Contract: neighbours#connections.
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { SharedBudget } from './shared-budget.ts';
 
-const { strangersBytes, tenantsBytes } = LIMITS.body;
+const { strangersBytes, tenantsBytes, takenIn } = LIMITS.body;
 /** At least so many bodies of the configured size fit. */
 const BODIES_MIN = 8;
+
+/** Bytes of a body that the runtime may hold although nobody reads them. */
+export function takenInOf({ headers }: Request): number {
+  if (headers.has('transfer-encoding')) return takenIn.undeclared;
+  return Math.min(takenIn.declared, Number(headers.get('content-length') ?? 0) || 0);
+}
 
 export class RequestPlaces {
   readonly #places: SharedBudget;
@@ -32,23 +39,26 @@ export class RequestPlaces {
     return this.#strangers.taken + this.#tenants.taken;
   }
 
-  /** A place for a request from this network; undefined when the network has as many as are still free. */
-  enter(network: string): RequestPlace | undefined {
+  /** A place for a request from this network, with so many bytes taken in; undefined when the network has as many as are still free. */
+  enter(network: string, bytes = 0): RequestPlace | undefined {
     const share = `address:${network}`;
     if (!this.#places.take(share, 1)) return undefined;
-    return new RequestPlace(this.#places, this.#strangers, this.#tenants, share);
+    return new RequestPlace(this.#places, this.#strangers, this.#tenants, share, bytes);
   }
 }
 
 export class RequestPlace {
   #bodies: SharedBudget;
   #hasLeft = false;
+  /** Of the bytes taken in, those that count. */
+  #counted = 0;
 
   constructor(
     private readonly places: SharedBudget,
     strangers: SharedBudget,
     private readonly tenants: SharedBudget,
     private share: string,
+    private readonly bytes: number,
   ) {
     this.#bodies = strangers;
   }
@@ -61,32 +71,38 @@ export class RequestPlace {
     if (this.#hasLeft) throw tooManyRequests();
     this.share = tenantId;
     this.#bodies = this.tenants;
+    if (!this.tenants.take(tenantId, this.bytes)) throw tooManyBodies();
+    this.#counted = this.bytes;
   }
 
   /** Counts bytes of a body as they arrive; 503 when there are too many. */
   receiving(): ArrivingBytes {
-    return new ArrivingBytes(this.#bodies, this.share);
+    return new ArrivingBytes(this.#bodies, this.share, this.#counted);
   }
 
   leave(): void {
     if (this.#hasLeft) return;
     this.#hasLeft = true;
     this.places.give(this.share, 1);
+    this.tenants.give(this.share, this.#counted);
   }
 }
 
-/** The bytes of one body. */
+/** The bytes of one body, beyond those that count already. */
 export class ArrivingBytes {
   #bytes = 0;
 
   constructor(
     private readonly budget: SharedBudget,
     private readonly share: string,
+    private left: number,
   ) {}
 
   add(bytes: number): void {
-    if (!this.budget.take(this.share, bytes)) throw busy('too many request bodies arrive at once; try later');
-    this.#bytes += bytes;
+    const further = Math.max(0, bytes - this.left);
+    if (!this.budget.take(this.share, further)) throw tooManyBodies();
+    this.left -= bytes - further;
+    this.#bytes += further;
   }
 
   /** All have arrived, or no further ones are read. */
@@ -94,6 +110,10 @@ export class ArrivingBytes {
     this.budget.give(this.share, this.#bytes);
     this.#bytes = 0;
   }
+}
+
+function tooManyBodies(): ServiceError {
+  return busy('too many request bodies arrive at once; try later');
 }
 
 /** 503: the process handles as many requests as it may. */

@@ -89,9 +89,15 @@ export async function forClient<T>(
   }
 }
 
-/** Runs a part of a client's work that may end later than the call, as a call of its own. */
+/** Runs a part of a client's work that may end later than the call, as a call of its own. It takes over what the call holds. */
 export async function asCall<T>(run: () => Promise<T>): Promise<T> {
+  const outer = currentWork().call;
   const call = newCall();
+  if (outer?.hasEnded === false) {
+    const { leave, held, giveBack } = outer;
+    Object.assign(call, { leave, held, giveBack });
+    Object.assign(outer, newCall());
+  }
   try {
     return await current.run({ ...currentWork(), call }, run);
   } finally {
