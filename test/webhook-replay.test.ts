@@ -3,6 +3,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { inTurn } from '../src/webhooks/dispatch/replays.ts';
 import { SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Received, type Receiver, startReceiver } from './support/receiver.ts';
@@ -97,6 +98,41 @@ async function settledOf(id: string): Promise<void> {
   while ((await tenant.get(`${SUBSCRIPTIONS}/${id}/deliveries?status=pending&limit=1`)).body.data.length > 0)
     await Bun.sleep(20);
 }
+
+test('a replay that fails delays neither another of its tenant nor another tenant’s', async () => {
+  const [first, second] = [await subscribe(tenant, receiver.url), await subscribe(tenant, `${receiver.url}/second`)];
+  await createRecord(tenant, RECORDS, { title: 'mine' });
+  const other = await service.tenant();
+  await createEntity(other, 'task', fields('title text'));
+  const theirs = await startReceiver();
+  const { id } = await subscribe(other, theirs.url);
+  await createRecord(other, RECORDS, { title: 'theirs' });
+  await theirs.waitFor(1);
+  await receiver.waitFor(2);
+  // A position that no version of the service writes.
+  await service.app.db.rows(sql`
+    insert into platform.webhook_replays (subscription_id, tenant_id, from_at, to_at, since, is_of_failed, position, last_id)
+    select id, tenant_id, now(), now(), '{}', false, id, id from platform.webhook_subscriptions
+    where id = ${first.id}::uuid`);
+  expect((await replay(second.id, { from: LONG_AGO, status: 'all' })).body.data).toEqual({ queued: 1 });
+  expect((await other.post(`${SUBSCRIPTIONS}/${id}/replay`, { from: LONG_AGO, status: 'all' })).status).toBe(200);
+  await theirs.waitFor(2);
+  await receiver.waitFor(3);
+  await service.app.db.rows(sql`
+    delete from platform.webhook_replays where subscription_id = ${first.id}::uuid`);
+  await theirs.stop();
+});
+
+test('the replays of a tenant take turns: after the one that had the last come the later ones, then the others', () => {
+  const replays = ['a', 'b', 'c'].map((subscription_id) => ({ subscription_id }));
+  const order = (latest?: string) => inTurn(replays, latest).map(({ subscription_id }) => subscription_id);
+  expect([order(), order('a'), order('b'), order('c')].map((ids) => ids.join(''))).toEqual([
+    'abc',
+    'bca',
+    'cab',
+    'abc',
+  ]);
+});
 
 test('one replay of a subscription at a time, of an active one, within the limit', async () => {
   const { id } = await subscribe(tenant, receiver.url);
