@@ -8,6 +8,7 @@ import type { Attacker } from './attacker.ts';
 const IDLE_STREAMS = 400;
 const NAMES = 400;
 const COSTLY_HOOKS = 500;
+const REPLAYS = 32;
 
 export const CHANGE_ATTACKS: readonly Attack[] = [
   {
@@ -48,6 +49,17 @@ export const CHANGE_ATTACKS: readonly Attack[] = [
         return `/api/v1/tenants/${attacker.slug}/events/stream?entities=${names}`;
       };
       return attacker.flood(signal, 16, (at) => ({ path: path(at), goneAfterMs: 50 }));
+    },
+  },
+  {
+    id: 'replays',
+    label: `${REPLAYS} event streams that replay 20,000 changes at full speed, again and again`,
+    prepare: async (attacker) => {
+      await attacker.entity('replayed', [{ key: 'text', type: 'text' }]);
+      const { nextCursor } = await attacker.api.call<{ nextCursor: string }>('GET', '/api/changes?since=');
+      await attacker.api.importRecords('replayed', 20_000, (at) => ({ text: `${at} `.repeat(40) }));
+      const path = `/api/v1/tenants/${attacker.slug}/events/stream?since=${encodeURIComponent(nextCursor)}`;
+      return (signal) => attacker.flood(signal, REPLAYS, () => ({ path, goneAfterMs: 4_000 }));
     },
   },
   {
