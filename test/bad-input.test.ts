@@ -245,17 +245,20 @@ const ATTACKS = [
   'title contains ""',
   'title startsWith ""',
 ];
-const CORPUS = [
-  ...FRAGMENTS,
-  ...ATTACKS,
-  ...FRAGMENTS.flatMap((fragment) => [
-    `title = ${fragment}`,
-    `title = "${fragment}"`,
-    `title${fragment}`,
-    `${fragment}title`,
-    `a${fragment}b`,
-  ]),
-];
+const IN_CONTEXT = FRAGMENTS.flatMap((fragment) => [
+  `title = ${fragment}`,
+  `title = "${fragment}"`,
+  `title${fragment}`,
+  `${fragment}title`,
+  `a${fragment}b`,
+]);
+const CORPUS = [...FRAGMENTS, ...ATTACKS, ...IN_CONTEXT];
+/** A fragment in its five contexts is tried in each input that is no condition in one or two of them. */
+const PARTS = 3;
+const isTried = (text: string, input: number): boolean => {
+  const at = IN_CONTEXT.indexOf(text);
+  return at < 0 || (at + input) % PARTS === 0;
+};
 
 describe('hostile texts', () => {
   test('a corpus of hundreds of hostile texts in every text input never causes a 500 and reveals no internals', async () => {
@@ -263,9 +266,8 @@ describe('hostile texts', () => {
     const before = (await tenant.get(`${path}/${id}`)).text;
     for (const text of CORPUS) {
       const encoded = encodeURIComponent(text.toWellFormed());
-      const requests: Promise<Answer>[] = [
+      const requests: (() => Promise<Answer>)[] = [
         ...[
-          'filters',
           'sort',
           'fields',
           'search',
@@ -276,33 +278,37 @@ describe('hostile texts', () => {
           'page',
           'order',
           'resolve',
-        ].map((name) => tenant.get(`${path}?${name}=${encoded}`)),
-        tenant.get(`${path}?filter.${encoded}=x&${encoded}=y`),
-        tenant.get(`${path}?sort=${encoded},-${encoded}&filters=${encoded}`),
-        tenant.get(`/api/entities/${encoded}/records`),
-        tenant.get(`/api/entities/${encoded}`),
-        tenant.get(`${path}/${encoded}`),
-        tenant.get(`${path}/${id}?fields=${encoded}&resolve_depth=${encoded}`),
-        tenant.delete(`${path}/${encoded}`),
-        tenant.patch(`${path}/${id}`, { [text === 'title' ? 'unknown' : text]: text }),
-        tenant.patch(`${path}/${id}`, {
-          n: text,
-          amount: text,
-          due: text,
-          at: text,
-          flag: text,
-          kind: text,
-          tags: [text],
-          mail: text,
-          link: text,
-          links: [text],
-        }),
-        tenant.post('/api/entities', {
-          name: text,
-          fields: [{ key: text, type: text, pattern: text, entity: text, options: [text] }],
-        }),
+        ].map((name) => () => tenant.get(`${path}?${name}=${encoded}`)),
+        () => tenant.get(`${path}?filter.${encoded}=x&${encoded}=y`),
+        () => tenant.get(`${path}?sort=${encoded},-${encoded}&filters=${encoded}`),
+        () => tenant.get(`/api/entities/${encoded}/records`),
+        () => tenant.get(`/api/entities/${encoded}`),
+        () => tenant.get(`${path}/${encoded}`),
+        () => tenant.get(`${path}/${id}?fields=${encoded}&resolve_depth=${encoded}`),
+        () => tenant.delete(`${path}/${encoded}`),
+        () => tenant.patch(`${path}/${id}`, { [text === 'title' ? 'unknown' : text]: text }),
+        () =>
+          tenant.patch(`${path}/${id}`, {
+            n: text,
+            amount: text,
+            due: text,
+            at: text,
+            flag: text,
+            kind: text,
+            tags: [text],
+            mail: text,
+            link: text,
+            links: [text],
+          }),
+        () =>
+          tenant.post('/api/entities', {
+            name: text,
+            fields: [{ key: text, type: text, pattern: text, entity: text, options: [text] }],
+          }),
       ];
-      for (const answer of await Promise.all(requests)) expectSane(text, answer);
+      const tried = requests.filter((_, input) => isTried(text, input)).map((send) => send());
+      const asCondition = tenant.get(`${path}?filters=${encoded}`);
+      for (const answer of await Promise.all([asCondition, ...tried])) expectSane(text, answer);
     }
     expect((await tenant.get(`${path}/${id}`)).text).toBe(before);
     expect((await tenant.get(path)).body.data.total).toBe(1);
@@ -324,7 +330,7 @@ describe('hostile texts', () => {
 
   test('hostile header values are refused or ignored', async () => {
     for (const text of CORPUS.filter((candidate) => /^[\x20-\x7e]+$/.test(candidate))) {
-      for (const name of [
+      for (const [input, name] of [
         'if-match',
         'if-none-match',
         'idempotency-key',
@@ -335,7 +341,8 @@ describe('hostile texts', () => {
         'cookie',
         'origin',
         'content-type',
-      ]) {
+      ].entries()) {
+        if (!isTried(text, input)) continue;
         const answer =
           name === 'idempotency-key' || name === 'content-type'
             ? await tenant.post(path, { n: 'x' }, { [name]: text })

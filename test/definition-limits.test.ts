@@ -335,7 +335,18 @@ describe('texts', () => {
     const full = await service.tenant();
     const wide = { key: 'a', type: 'text', default: 'd'.repeat(16_000) };
     const definitions = Array.from({ length: 15 }, (_, i) => ({ ...wide, key: `k${i}` }));
-    for (let i = 0; i < 34; i++) await createEntity(full, `e${i}`, definitions);
+    await createEntity(full, 'e0', definitions);
+    await runInSchema(
+      service,
+      full,
+      `insert into entity_definitions (id, name, next_slot)
+        select gen_random_uuid(), 'e' || i, e.next_slot from entity_definitions as e, generate_series(1, 33) as i where e.name = 'e0';
+      insert into field_definitions (id, entity_id, key, slot, type, position, default_value, rules)
+        select gen_random_uuid(), e.id, f.key, f.slot, f.type, f.position, f.default_value, f.rules
+        from field_definitions as f, entity_definitions as e where e.name <> 'e0' and f.key like 'k%'`,
+    );
+    await service.app.invalidations.publish('catalog', full.id);
+    await invalidationsReceived(service, full.id);
     const { result, stallMs } = await measureStall(async () => ({
       refused: await full.post('/api/entities', { name: 'more', fields: [...definitions, wide] }),
       listed: await full.get('/api/entities'),

@@ -1,8 +1,8 @@
 // Trying a write: `dryRun=true` answers as the call would, and leaves nothing behind. Contract: trying#dry-runs.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
-import { identifier, sql } from '../src/runtime/sql.ts';
+import { join as joinPath } from 'node:path';
+import { identifier, join, type Sql, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { addRole, userToken } from './support/credentials.ts';
 import { subscribe } from './support/deliveries.ts';
@@ -47,14 +47,13 @@ async function stored({ id }: { id: string }): Promise<Json> {
     from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
     where n.nspname = any(${schemas}::text[]) and c.relkind = 'r' and c.relname <> all(${MOVING}::text[])
     order by 1, 2`);
-  const sums: Record<string, unknown> = {};
-  for (const { schema, name, of_tenants } of tables) {
+  const sumOf = ({ schema, name, of_tenants }: (typeof tables)[number]): Sql => {
     const own = of_tenants ? sql`where x.tenant_id = ${id}::uuid` : sql``;
-    const row = await db.first<{ sum: string; n: number }>(sql`
-      select count(*) as n, md5(coalesce(string_agg(t.text, ' ' order by t.text), '')) as sum
-      from (select (to_jsonb(x) - 'last_used_at')::text as text from ${identifier(schema, name)} as x ${own}) as t`);
-    sums[`${schema}.${name}`] = row;
-  }
+    return sql`
+      select ${`${schema}.${name}`} as table, count(*) as n, md5(coalesce(string_agg(t.text, ' ' order by t.text), '')) as sum
+      from (select (to_jsonb(x) - 'last_used_at')::text as text from ${identifier(schema, name)} as x ${own}) as t`;
+  };
+  const sums = await db.rows(join(tables.map(sumOf), ' union all '));
   const objects = await db.rows(sql`
     select c.relname::text as name, c.relkind::text as kind, c.oid::text as oid
     from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
@@ -78,7 +77,7 @@ async function settled(tenant: TestTenant): Promise<Json> {
   }
 }
 
-const mails = (): Promise<string[]> => readdir(join(service.app.config.dataDir, 'mail')).catch(() => []);
+const mails = (): Promise<string[]> => readdir(joinPath(service.app.config.dataDir, 'mail')).catch(() => []);
 
 /** Without what differs from call to call. */
 function comparable({ status, headers, text }: Answer): Json {

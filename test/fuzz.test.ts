@@ -4,7 +4,7 @@
 import { expect, test } from 'bun:test';
 import { fuzz } from '../scripts/fuzzing/run.ts';
 
-const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 400);
+const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 300);
 
 test('random requests get no 5xx, no undocumented response, no secret that the caller may not see, and stall nothing', async () => {
   const { requests, coverage, statuses, findings } = await fuzz({ seed: 1, requests: REQUESTS, stallMs: 2_000 });

@@ -9,7 +9,7 @@ import { schemaOf } from '../src/tenants/tenants.ts';
 import { withRole } from './support/credentials.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
-const RUNS = Number(process.env.NON_INTERFERENCE_RUNS ?? 10);
+const RUNS = Number(process.env.NON_INTERFERENCE_RUNS ?? 6);
 const SEED = Number(process.env.NON_INTERFERENCE_SEED ?? 20_260_301);
 
 let service: TestService;

@@ -37,7 +37,7 @@ import {
 import { connectEvents, type EventStream, openSocket, type TestSocket, until } from './support/streams.ts';
 
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
-const WORLDS = Number(process.env.ONE_RULE_WORLDS ?? 2);
+const WORLDS = Number(process.env.ONE_RULE_WORLDS ?? 1);
 /** Role changes of a world, and changes of records before each. */
 const EPOCHS = 3;
 const CHANGES = 14;

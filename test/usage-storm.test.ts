@@ -52,6 +52,8 @@ async function writeAt(client: Client, confirmed: Confirmed, isOver: () => boole
     await counted(1, 0, client.patch(path, { title: 'changed' }));
     await counted(BULK, BULK, client.post(`${NOTES}/bulk`, { operations }));
     await counted(1, -1, client.delete(path));
+    // Writes at any moment, but not as many as three processes manage.
+    await delay(40);
   }
 }
 
