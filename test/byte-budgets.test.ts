@@ -309,6 +309,38 @@ describe('exports', () => {
       () => 'the connection is still in use',
     );
   });
+
+  test('a reader that disconnects while rows are read ends the export, which is no failure', async () => {
+    const { db } = service.app;
+    const reading = Promise.withResolvers<void>();
+    const disconnected = Promise.withResolvers<void>();
+    const batches = (async function* (): AsyncGenerator<RawRow[]> {
+      for await (const batch of db.stream(rows, 10)) {
+        yield batch;
+        reading.resolve();
+        await disconnected.promise;
+      }
+    })();
+    const aborted: unknown[] = [];
+    const stream = exportStream(writer, batches, await batches.next(), {
+      stalledMs: 60_000,
+      stalledWaitedForMs: 60_000,
+      isWaitedFor: () => false,
+      onAborted: (cause) => aborted.push(cause),
+    });
+    const reader = stream.getReader();
+    const pending = reader.read();
+    await reading.promise;
+    const cancelled = reader.cancel();
+    disconnected.resolve();
+    await Promise.all([pending, cancelled]);
+    await until(
+      () => db.stats('streams').inUse === 0,
+      5_000,
+      () => 'the connection is still in use',
+    );
+    expect(aborted).toEqual([]);
+  });
 });
 
 describe('refused records', () => {

@@ -37,8 +37,10 @@ export function exportStream<Row>(
 ): ReadableStream<Uint8Array> {
   const chunks = chunksOf(writer, batches, first);
   let waitsSince = Date.now();
+  let hasEnded = false;
   let timer: ReturnType<typeof setInterval>;
   const end = async (): Promise<void> => {
+    hasEnded = true;
     clearInterval(timer);
     await chunks.return(undefined);
     await batches.return?.();
@@ -64,6 +66,8 @@ export function exportStream<Row>(
         waitsSince = Number.POSITIVE_INFINITY;
         try {
           const { done, value } = await chunks.next();
+          // The client disconnected meanwhile.
+          if (hasEnded) return;
           if (done === true) {
             clearInterval(timer);
             controller.close();
