@@ -96,10 +96,13 @@ export class StreamPlace {
     return since > 0 && this.#held !== undefined && this.#isFree ? now - since : 0;
   }
 
-  /** Bytes per second that the reader has had of a fetch, while the connection cannot be lent because its rows wait for the reader. */
+  /**
+   * Bytes per second that the reader has had of a fetch, while the connection cannot be lent because its rows wait for the reader;
+   * undefined for operators, who go before tenants.
+   */
   pace(now: number): number | undefined {
     const { since = 0, startedAt = 0, bytes = 0 } = this.#reading ?? {};
-    const isWaiting = since > 0 && this.#held !== undefined && !this.#isFree;
+    const isWaiting = since > 0 && this.#held !== undefined && !this.#isFree && !this.#work.isOperator;
     return isWaiting && now - startedAt >= WAITED_LONG_MS ? (1_000 * bytes) / (now - startedAt) : undefined;
   }
 
