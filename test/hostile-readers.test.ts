@@ -6,6 +6,8 @@ import process from 'node:process';
 import { setImmediate } from 'node:timers/promises';
 import { tokensOf } from '../src/access/resolve-caller.ts';
 import { notifyCommitted } from '../src/events/publication.ts';
+import { asRead } from '../src/http/body-as-read.ts';
+import { jsonText } from '../src/http/reply.ts';
 import { LIMITS } from '../src/limits.ts';
 import { realtimeOf } from '../src/realtime/realtime.ts';
 import { socketHandler } from '../src/realtime/websocket-endpoint.ts';
@@ -18,6 +20,7 @@ import { Connection } from '../src/serve/connection.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession } from './support/credentials.ts';
 import { createEntity, fields, tenantWithEntities } from './support/entities.ts';
+import { callTool } from './support/mcp-calls.ts';
 import { closeCode, frame, type RawConnection, rawGet, rawSocket, rawStream } from './support/raw.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, subscribeSocket, until } from './support/streams.ts';
@@ -203,6 +206,37 @@ describe('large responses', () => {
     // The embedded database serves one call after the other.
     if (process.env.DATABASE_URL !== undefined) expect(Math.max(...waiting)).toBeGreaterThan(0);
   }, 120_000);
+
+  test.each<[string, (tenant: TestTenant) => Promise<string>]>([
+    ['a list', async (tenant) => (await tenant.get(WIDE, { 'accept-encoding': 'identity' })).text],
+    [
+      'an MCP result',
+      async ({ key }) =>
+        (await callTool(service.url, 'query_records', { entity_name: 'wide' }, { 'x-api-key': key })).text,
+    ],
+  ])('%s of 300 KB counts until it is read', async (_, ask) => {
+    const tenant = await tenantWithEntities(service, ['wide'], fields('text text'));
+    expect((await tenant.post(WIDE, { text: 'x'.repeat(300_000) })).status).toBe(201);
+    const add = spyOn(unreadResponses, 'add');
+    try {
+      const { length } = await ask(tenant);
+      expect(add).toHaveBeenCalledWith(tenant.id, length, expect.any(Function));
+      expect(unreadResponses.isFull(tenant.id)).toBe(false);
+    } finally {
+      add.mockRestore();
+    }
+  });
+
+  test('what is handed over is a small piece: the rest of a response counts while its reader takes nothing', async () => {
+    const before = unreadResponses.bytes;
+    const reader = asRead(jsonText('x'.repeat(300_000)), 'a slow tenant', () => {}).body?.getReader();
+    expect(unreadResponses.bytes - before).toBe(300_000);
+    const piece = (await reader?.read())?.value as Uint8Array;
+    expect(piece.length).toBeLessThanOrEqual(65_536);
+    expect(unreadResponses.bytes - before).toBe(300_000 - piece.length);
+    await reader?.cancel();
+    expect(unreadResponses.bytes).toBe(before);
+  });
 
   test('an API document that is not read is no copy of the one that is kept, and counts for its tenant', async () => {
     const tenant = await service.tenant();

@@ -9,39 +9,86 @@ import { bodyOf, withStream } from './reply.ts';
 export function asRead(response: Response, share: string, onCut: () => void): Response {
   const body = bodyOf(response);
   if (body === undefined || body.bytes < LIMITS.response.unreadFrom) return response;
-  return withStream(response, streamOf(body.chunks, body.bytes, share, onCut));
+  return withStream(
+    response,
+    streamOf(body.chunks, async () => undefined, { share, onCut }),
+  );
 }
 
-/** Holds nothing ahead of its reader. */
-function streamOf(
-  chunks: readonly Uint8Array[],
-  bytes: number,
+/**
+ * The events of a stream, each expanded to the pieces that it stands for, and counted likewise: a large one that is not read is
+ * no more in memory than once.
+ */
+export function expandedAsRead(
+  events: ReadableStream<Uint8Array>,
+  expand: (event: Uint8Array) => readonly Uint8Array[],
   share: string,
   onCut: () => void,
 ): ReadableStream<Uint8Array> {
-  const left = [...chunks];
-  let unread: Unread;
+  const reader = events.getReader();
+  const ended = (): void => void reader.cancel().catch(() => undefined);
+  const next = async (): Promise<readonly Uint8Array[] | undefined> => {
+    const { done, value } = await reader.read();
+    return done ? undefined : expand(value);
+  };
+  return streamOf([], next, { share, onCut, ended });
+}
+
+interface Reading {
+  share: string;
+  /** Called when it is given up. */
+  onCut: () => void;
+  /** Called when its reader has gone, too. */
+  ended?: () => void;
+}
+
+/** A stream of these chunks, then of those that `next` makes, until it makes none. Holds nothing else ahead of its reader. */
+function streamOf(
+  first: readonly Uint8Array[],
+  next: () => Promise<readonly Uint8Array[] | undefined>,
+  { share, onCut, ended = () => {} }: Reading,
+): ReadableStream<Uint8Array> {
+  let left: Uint8Array[] = [];
+  let unread: Unread | undefined;
+  const end = (): void => {
+    left = [];
+    if (unread !== undefined) unreadResponses.taken(share, unread);
+    ended();
+  };
+  const load = (chunks: readonly Uint8Array[], controller: ReadableStreamDefaultController<Uint8Array>): void => {
+    left = chunks.flatMap(inPieces);
+    const bytes = left.reduce((sum, { length }) => sum + length, 0);
+    const cut = (): void => {
+      end();
+      onCut();
+      controller.error(new Error('the reader took too little'));
+    };
+    unread = bytes < LIMITS.response.unreadFrom ? undefined : unreadResponses.add(share, bytes, cut);
+  };
   return new ReadableStream<Uint8Array>(
     {
-      start(controller) {
-        unread = unreadResponses.add(share, bytes, () => {
-          left.length = 0;
-          onCut();
-          controller.error(new Error('the reader took too little'));
-        });
+      start: (controller) => load(first, controller),
+      async pull(controller) {
+        while (left.length === 0) {
+          const chunks = await next();
+          if (chunks === undefined) return controller.close();
+          load(chunks, controller);
+        }
+        const piece = left.shift() as Uint8Array;
+        if (unread !== undefined) unreadResponses.taken(share, unread, piece.length);
+        controller.enqueue(piece);
       },
-      pull(controller) {
-        const chunk = left.shift();
-        if (chunk === undefined) return controller.close();
-        unreadResponses.taken(share, unread, chunk.length);
-        controller.enqueue(chunk);
-        if (left.length === 0) controller.close();
-      },
-      cancel() {
-        left.length = 0;
-        unreadResponses.taken(share, unread);
-      },
+      cancel: end,
     },
     { highWaterMark: 0 },
   );
+}
+
+/** Of what is handed over the runtime holds a piece that its client does not take. */
+const PIECE_BYTES = 65_536;
+
+function inPieces(chunk: Uint8Array): Uint8Array[] {
+  const pieces: Uint8Array[] = [];
+  for (let at = 0; at < chunk.length; at += PIECE_BYTES) pieces.push(chunk.subarray(at, at + PIECE_BYTES));
+  return pieces;
 }

@@ -3,6 +3,7 @@
 // Contract: decisions#responses.
 import { Buffer } from 'node:buffer';
 import type { ErrorCode, Problem, ServiceError } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { STRANGERS } from '../runtime/work.ts';
 
@@ -44,6 +45,10 @@ function json(
   status: number,
   headers: Record<string, string> = {},
 ): Response {
+  // A long one is sent as its reader takes it, like one in pieces.
+  if (typeof body === 'string' && body.length >= LIMITS.response.unreadFrom) {
+    return json([Buffer.from(body)], status, headers);
+  }
   const isText = typeof body === 'string' || body === null;
   const response = new Response(isText ? body : inPieces(body), {
     status,

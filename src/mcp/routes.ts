@@ -135,7 +135,7 @@ export function mcpRoutes(app: App, routes: Routes) {
           request,
           message,
           opened.context.caller,
-          isSubscription ? response : await results.fill(response),
+          isSubscription ? response : await results.fill(response, () => app.refusals.count('SLOW_READER')),
         );
       },
       MESSAGE,

@@ -3,9 +3,11 @@
 // response twice: as structured content, and as text for clients that do not know that; unless the tool has a text of its own.
 // Contract: decisions#mcp, neighbours#fair-shares.
 import type { CallToolResult } from '@modelcontextprotocol/server';
+import { expandedAsRead } from '../http/body-as-read.ts';
 import { type JsonTwice, jsonTwice } from '../http/bounded-response.ts';
 import { withBody } from '../http/reply.ts';
 import { newId } from '../runtime/ids.ts';
+import { currentWork } from '../runtime/work.ts';
 
 /** Bytes of a result's JSON from which on it does not pass through the SDK. */
 const LARGE = 65_536;
@@ -34,15 +36,12 @@ export class ToolResults {
     return resultOf(text ?? mark, { [mark]: true });
   };
 
-  /** The SDK's response with the results in place of their marks. */
-  async fill(response: Response): Promise<Response> {
-    if (response.headers.get('content-type')?.startsWith('text/event-stream') === true) {
-      const fill = new TransformStream<Uint8Array, Uint8Array>({
-        transform: (event, controller) => {
-          for (const part of this.#filled(event)) controller.enqueue(part);
-        },
-      });
-      return new Response(response.body?.pipeThrough(fill) ?? null, response);
+  /** The SDK's response with the results in place of their marks. What the client does not take counts as unread. */
+  async fill(response: Response, onCut: () => void): Promise<Response> {
+    const { body } = response;
+    if (body !== null && response.headers.get('content-type')?.startsWith('text/event-stream') === true) {
+      const fill = (event: Uint8Array): Uint8Array[] => this.#filled(event);
+      return new Response(expandedAsRead(body, fill, currentWork().share, onCut), response);
     }
     if (this.#large.size === 0) return response;
     return withBody(response, this.#filled(new Uint8Array(await response.arrayBuffer())));
