@@ -140,8 +140,19 @@ export function contractAt(url: string): Promise<Check> {
   return known;
 }
 
+/** When a service has stopped: another one may get its port. */
+export function forgetContract(url: string): void {
+  checks.delete(url);
+}
+
+/** By the document's text: services of the same settings share their validators, which take long to compile. */
+const compiled = new Map<string, Check>();
+
 async function readCheck(url: string): Promise<Check> {
   const answer = await fetch(`${url}/swagger/json`);
   if (answer.status !== 200) throw new Error(`no API document at ${url}: ${answer.status}`);
-  return contractCheck(await answer.json());
+  const text = (await answer.text()).replaceAll(url, '');
+  const check = compiled.get(text) ?? contractCheck(JSON.parse(text));
+  compiled.set(text, check);
+  return check;
 }

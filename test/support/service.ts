@@ -13,7 +13,7 @@ import { type Embedded, startEmbedded } from '../../src/runtime/embedded.ts';
 import { createLog } from '../../src/runtime/log.ts';
 import { serveApp } from '../../src/service.ts';
 import { Dispatcher } from '../../src/webhooks/dispatch/dispatcher.ts';
-import { contractAt } from './contract.ts';
+import { contractAt, forgetContract } from './contract.ts';
 import { type RunningService, runtimeApart, startApart } from './service-apart.ts';
 import { givenDatabaseUrl } from './stores.ts';
 
@@ -86,6 +86,7 @@ export async function startService(environment: Record<string, string> = {}): Pr
     mailSettled: running.mailSettled,
     stop: async () => {
       await running.stop();
+      forgetContract(url);
       await rm(dataDir, { recursive: true, force: true });
     },
   };
