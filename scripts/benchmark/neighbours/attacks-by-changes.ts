@@ -63,6 +63,18 @@ export const CHANGE_ATTACKS: readonly Attack[] = [
     },
   },
   {
+    id: 'filtered-feed',
+    label: '20 clients that look for a text that is nowhere in 10,000 changes of 4 KB',
+    prepare: async (attacker) => {
+      await attacker.entity('long', [{ key: 'text', type: 'text' }]);
+      const { nextCursor } = await attacker.api.call<{ nextCursor: string }>('GET', '/api/changes?since=');
+      await attacker.api.importRecords('long', 10_000, (at) => ({ text: `${at} `.repeat(800) }));
+      const filters = encodeURIComponent('text contains "absent"');
+      const path = `/api/changes?since=${encodeURIComponent(nextCursor)}&limit=1000&entities=long&filters=${filters}`;
+      return (signal) => attacker.flood(signal, 20, () => ({ path }));
+    },
+  },
+  {
     id: 'idle-streams',
     label: `${IDLE_STREAMS} idle event streams, each of a key of its own`,
     prepare: async (attacker) => {
