@@ -2,8 +2,9 @@
 // (their number, `hasMore`), nor from when long polls end. Two callers of two tenants see the same changes; in one of the
 // tenants much else goes on.
 // Contract: feed#what-a-follower-sees, feed#cursors, feed#long-polls.
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { afterAll, beforeAll, expect, spyOn, test } from 'bun:test';
 import { openCursor, sealCursor } from '../src/http/changes-cursor.ts';
+import { Connection } from '../src/runtime/postgres/connection.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { addRole, platformKey, withRole } from './support/credentials.ts';
 import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
@@ -121,6 +122,20 @@ test('large values that a page does not show refuse none: neither hidden ones, n
   const deleted = streamed.filter(({ event }) => event === 'record.deleted');
   expect(deleted.map(({ data }) => data.data.fields)).toEqual(titles.map((title) => ({ title, open: true })));
 }, 180_000);
+
+test('requests that look past much wait before they read it: none breaks a connection that others would have to open again', async () => {
+  const { owner } = await newWorld();
+  const since = (await owner.get('/api/changes')).body.data.nextCursor;
+  const create = Array.from({ length: 500 }, () => ({ op: 'create', data: { title: 'x'.repeat(1_000), open: true } }));
+  for (let i = 0; i < 6; i++) expect((await owner.post(`${NOTES}/bulk`, { operations: create })).status).toBe(200);
+  const broken = spyOn(Connection.prototype, 'fail');
+  const filters = encodeURIComponent('title contains "absent"');
+  const query = `since=${since}&limit=1000&entities=notes&filters=${filters}`;
+  const pages = await Promise.all(Array.from({ length: 8 }, () => owner.get(`/api/changes?${query}`)));
+  expect(pages.map(({ status, body }) => [status, body.data.items])).toEqual(Array(8).fill([200, []]));
+  expect(broken).not.toHaveBeenCalled();
+  broken.mockRestore();
+});
 
 /** The types of all items after the cursor; each page is a 200. */
 async function follow(client: Client, since: string, query: string): Promise<string[]> {

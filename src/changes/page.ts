@@ -5,20 +5,28 @@ import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import type { Field } from '../entities/field.ts';
 import type { CommittedEvent, RecordRow } from '../events/event.ts';
-import { type FeedEvent, type FeedPosition, positionAfter, positionAt, readStep } from '../events/feed.ts';
+import {
+  type FeedEvent,
+  type FeedPosition,
+  positionAfter,
+  positionAt,
+  readStep,
+  type StepSize,
+} from '../events/feed.ts';
 import { type FeedHead, feedHeadsOf } from '../events/feed-heads.ts';
 import { receivedBudget } from '../http/bounded-response.ts';
 import { type ChangesCursor, isOfRights, rightsKeyOf } from '../http/changes-cursor.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
+import { holdBytesWaiting } from '../runtime/large-calls.ts';
 import { jsonBytes } from '../runtime/text.ts';
 import { keptSince } from '../tenants/tenants.ts';
 import { EventReader, type Seen } from './reader.ts';
 import { Scan } from './scan.ts';
 import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
-const { stepEvents, stepBytes } = LIMITS.changes;
+const { stepEvents, stepBytes, streamBytes } = LIMITS.changes;
 /** A page that is not full after a step takes so many times what is missing in the next one: not every event is seen. */
 const STEP_GROWTH = 4;
 
@@ -108,31 +116,32 @@ export class PageReader {
     from: FeedPosition,
   ): Promise<FeedPosition | null> {
     let position = from;
-    const bytes = Math.min(stepBytes, this.size.bytes);
     for (let growth = 1; ; growth *= STEP_GROWTH) {
       // One more than the page has room for tells whether more follows.
       const missing = this.size.entries + 1 - this.#entries.length;
+      // A call that reads on waits for its place first: a statement that comes to need one is cut off, with its connection.
+      const isFirst = this.#scan.bytes === 0;
+      if (!isFirst) await holdBytesWaiting(stepBytes);
+      const bytes = Math.min(isFirst ? streamBytes : stepBytes, this.size.bytes);
       const step = { events: Math.min(stepEvents, missing * growth), bytes };
-      const { taken } = this.#received;
-      const { events, readTo } = await readStep(
-        this.app,
-        tenantId,
-        position,
-        until,
-        step,
-        this.#received,
-        this.#oldest,
-      );
-      this.#scan.add(events.length, this.#received.taken - taken);
-      const { end, isFull } = await this.#show(reader, events, position, until);
-      // Only what is shown stays: how large the rest of a change is, such as hidden values, neither ends a page nor refuses it.
-      this.#received.returnTo(this.#bytes);
+      const { end, isFull, readTo } = await this.#step(reader, tenantId, position, until, step);
       // A page that a single large entry has filled needs no other one to be read.
       if (isFull || this.#bytes >= this.size.bytes) return end;
       if (readTo === null) return null;
       position = { ...end, cut: { until, number: readTo } };
       if (this.#scan.isEnough) return position;
     }
+  }
+
+  /** Reads some events, and adds entries for them; see `#show` and `readStep`. */
+  async #step(reader: EventReader, tenantId: string, from: FeedPosition, until: FeedHead, size: StepSize) {
+    const { taken } = this.#received;
+    const { events, readTo } = await readStep(this.app, tenantId, from, until, size, this.#received, this.#oldest);
+    this.#scan.add(events.length, this.#received.taken - taken);
+    const shown = await this.#show(reader, events, from, until);
+    // Only what is shown stays: how large the rest of a change is, such as hidden values, neither ends a page nor refuses it.
+    this.#received.returnTo(this.#bytes);
+    return { ...shown, readTo };
   }
 
   /** Adds what is seen of the events. Resolves to the position after the last one that fits. */
