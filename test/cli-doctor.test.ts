@@ -124,7 +124,7 @@ describe('over the network', () => {
     const isFailing = async (): Promise<boolean> =>
       (await full.get('/api/webhooks/subscriptions')).body.data[0].health.state === 'failing';
     while (!(await isFailing())) await Bun.sleep(50);
-    const wrong = await found(['--origin', 'https://app.example.com'], { TDS_KEY: full.key });
+    const wrong = await found(['--origin', `https://${crypto.randomUUID()}.test`], { TDS_KEY: full.key });
     expect(wrong).toEqual(['origin', 'webhooks', 'quotas']);
   });
 });
