@@ -10,8 +10,9 @@ import { type StreamStart, takeSnapshot } from '../events/snapshot.ts';
 import { LIMITS } from '../limits.ts';
 import type { AccessSource } from './access-group.ts';
 import { ConnectionLeases } from './connection-limits.ts';
+import type { LiveConnection, Membership } from './membership.ts';
 import { HeldMessages, MessagePaces } from './message-pace.ts';
-import { type LiveConnection, type Membership, TenantConnections } from './tenant-connections.ts';
+import { TenantConnections } from './tenant-connections.ts';
 import { UnauthenticatedSockets } from './unauthenticated-sockets.ts';
 import { WaitingBytes } from './waiting-bytes.ts';
 

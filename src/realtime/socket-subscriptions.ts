@@ -15,8 +15,8 @@ import { RECORD_EVENTS } from '../events/event.ts';
 import { precedes, type StreamStart } from '../events/snapshot.ts';
 import { findView } from '../views/views.ts';
 import { cursorFromNow, type Followed, followOf, readFollowing } from './followed-stream.ts';
+import type { Membership } from './membership.ts';
 import { flat } from './projection.ts';
-import type { Membership } from './tenant-connections.ts';
 import type { SubscribeOptions } from './websocket-protocol.ts';
 
 /** Events of a page. */

@@ -24,11 +24,11 @@ import { openTimeOf } from '../usage/open-time.ts';
 import type { AccessSource } from './access-group.ts';
 import type { ConnectionLease } from './connection-limits.ts';
 import { cursorFromNow, followedFrame } from './followed-stream.ts';
+import type { LiveConnection, Membership } from './membership.ts';
 import { type EventSerializer, type Projection, payloadFor } from './projection.ts';
 import { type Realtime, realtimeOf } from './realtime.ts';
 import { SseChannel, sseFrame } from './sse-channel.ts';
 import { readFilter, readFollow, type StreamFilter, type StreamQuery } from './stream-filter.ts';
-import type { LiveConnection, Membership } from './tenant-connections.ts';
 
 const RETRY_AFTER_S = 5;
 
@@ -230,6 +230,11 @@ class SseStream implements LiveConnection {
 
   accessLoaded(): void {
     this.#follower?.accessLoaded();
+  }
+
+  catchUp(): boolean {
+    this.#follower?.wake();
+    return this.#follower !== undefined;
   }
 
   /** An event that is not of a record, as a stream without a cursor shows it. */

@@ -15,41 +15,11 @@ import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { forTenant } from '../runtime/work.ts';
 import { AccessGroup, type AccessSource } from './access-group.ts';
-import { EventSerializer, type Projection } from './projection.ts';
+import { type CloseReason, type LiveConnection, Membership } from './membership.ts';
+import { EventSerializer } from './projection.ts';
 import { WaitingBytes } from './waiting-bytes.ts';
 
-/** `gap`: events may have been missed. */
-export type CloseReason = 'revoked' | 'gap' | 'stopping';
-
-/** Called with the membership concerned: a connection gets a new membership with each new token. */
-export interface LiveConnection {
-  /** `projection` is null when the connection may see nothing of the event's entity. */
-  deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void;
-  disconnect(membership: Membership, reason: CloseReason): void;
-  accessLoaded?(): void;
-}
-
-/** A connection in the group of its credential. */
-export class Membership {
-  constructor(
-    readonly tenant: TenantConnections,
-    readonly group: AccessGroup<Membership>,
-    readonly connection: LiveConnection,
-    /** The subscribed entities, or ALL_ENTITIES. */
-    public entities: readonly string[],
-  ) {}
-
-  get caller(): TenantCaller {
-    return this.group.caller;
-  }
-
-  /** With the access of now; null when it has ended. */
-  callerNow(): Promise<TenantCaller | null> {
-    return this.tenant.currentCaller(this.group.source.key);
-  }
-}
-
-/** How many events may wait for access or a catalog; if there are more, the connections are closed. */
+/** How many events may wait for access or a catalog; if there are more, they are dropped. */
 const QUEUE_MAX = 5_000;
 /** From this length of an event's JSON on, each waits until the connections have room for it. */
 const LARGE = 16_384;
@@ -122,7 +92,7 @@ export class TenantConnections implements Subscriber {
     if (!this.#hasRecipients(event)) return;
     this.#queuedLength += length;
     const isTooMuch = this.#queuedLength > LIMITS.events.waitingBytes && length < this.#queuedLength;
-    if (this.#queue.push({ event, length }) > QUEUE_MAX || isTooMuch) this.gap();
+    if (this.#queue.push({ event, length }) > QUEUE_MAX || isTooMuch) this.#drop();
     else this.#draining ??= forTenant(this.tenantId, () => this.#drain());
   }
 
@@ -133,6 +103,17 @@ export class TenantConnections implements Subscriber {
 
   gap(): void {
     this.closeAll('gap');
+  }
+
+  /** Drops the events that wait. Connections that read the feed go on with it; the others are closed. */
+  #drop(): void {
+    this.#queue = [];
+    this.#queuedLength = 0;
+    for (const member of [...this.#groups.values()].flatMap(({ members }) => [...members])) {
+      if (member.connection.catchUp?.() === true) continue;
+      this.#unindex(member);
+      member.connection.disconnect(member, 'gap');
+    }
   }
 
   closeAll(reason: CloseReason): void {

@@ -12,12 +12,12 @@ import { countFor } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { openTimeOf } from '../usage/open-time.ts';
 import type { ConnectionLease } from './connection-limits.ts';
+import type { CloseReason, LiveConnection, Membership } from './membership.ts';
 import { SocketMessages } from './message-pace.ts';
 import type { EventSerializer, Projection } from './projection.ts';
 import { realtimeOf } from './realtime.ts';
 import { acceptedAccessOf } from './socket-caller.ts';
 import { followedBy, isShownTo, SocketSubscriptions } from './socket-subscriptions.ts';
-import type { CloseReason, LiveConnection, Membership } from './tenant-connections.ts';
 import type { UnauthenticatedSocket } from './unauthenticated-sockets.ts';
 import type { Reader, WaitingBytes } from './waiting-bytes.ts';
 import {
