@@ -79,6 +79,8 @@ export class Lease {
       this.#isLeft = connection.isBusy;
       if (this.#isLeft) this.extendDeadline();
       await batches.return(undefined);
+      // What runs next is another statement.
+      this.#isLeft = false;
     }
     yield last;
   }
