@@ -107,7 +107,7 @@ export const LIMITS = {
     /** Bytes that have arrived of all incomplete bodies of a process: without a verified credential, and with one; more with a large MAX_BODY_BYTES. */
     strangersBytes: 67_108_864,
     tenantsBytes: 268_435_456,
-    /** What the runtime takes in of a body that nobody reads yet; of a tenant's request it counts until the answer. */
+    /** The runtime buffers so much of a body before the service reads it; for a tenant's request it counts until the response. */
     takenIn: { declared: 1_048_576, undeclared: 131_072 },
   },
   /** `refusals`: 503 responses that close connections of a network's strangers. `openings`: a tenant's streams and sockets. */

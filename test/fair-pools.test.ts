@@ -2,18 +2,14 @@
 // they were; clients that have gone take their statements with them; a transaction has one deadline. On a real server if
 // one is installed, where a lock makes the statements of the heavy tenant wait; on the embedded database they are short.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import postgres from 'postgres';
 
-import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { forClient, forTenant } from '../src/runtime/work.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
-import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
+import { type AnyPostgres, anyPostgres } from './support/any-postgres.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { asTenant } from './support/work.ts';
 
@@ -22,19 +18,17 @@ const PATH = '/api/entities/notes/records';
 const METRICS_TOKEN = 'metrics-token-of-this-test';
 const HEAVY_FILTER = encodeURIComponent(Array.from({ length: 40 }, (_, i) => `text contains "x${i}y"`).join(' or '));
 
-let server: PrivatePostgres | undefined;
-let embedded: Embedded | undefined;
-let directory: string;
+let database: AnyPostgres;
+let server: AnyPostgres['server'];
 let url: string;
 let service: TestService;
 let heavy: TestTenant;
 let victim: TestTenant;
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'fair-pools-test-'));
-  server = await privatePostgres();
-  if (server === undefined) embedded = await startEmbedded(directory, log);
-  url = server?.url ?? embedded?.url ?? '';
+  database = await anyPostgres(log);
+  server = database.server;
+  url = database.url;
   service = await startService({ DATABASE_URL: url, LOG_LEVEL: 'info', METRICS_TOKEN });
   [heavy, victim] = [await service.tenant(), await service.tenant()];
   for (const tenant of [heavy, victim]) {
@@ -49,9 +43,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await service.stop();
-  await embedded?.stop();
-  await server?.remove();
-  await rm(directory, { recursive: true, force: true });
+  await database.remove();
 });
 
 /** While `work` runs, no statement on the tenant's records ends. */

@@ -4,26 +4,25 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { migrate } from '../src/runtime/migrate.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
+import { type AnyPostgres, anyPostgres } from './support/any-postgres.ts';
 
 const log = createLog({ level: 'error' });
 let home: string;
 let directory: string;
-let server: PrivatePostgres | undefined;
-let embedded: Embedded | undefined;
+let database: AnyPostgres;
+let server: AnyPostgres['server'];
 let db: Database;
 let other: Database;
 
 beforeAll(async () => {
   home = await mkdtemp(join(tmpdir(), 'migrate-test-'));
-  server = await privatePostgres();
-  if (server === undefined) embedded = await startEmbedded(home, log);
-  const url = server?.url ?? embedded?.url ?? '';
+  database = await anyPostgres(log);
+  server = database.server;
+  const { url } = database;
   db = openDatabase({ url, log });
   other = openDatabase({ url, log });
 });
@@ -31,8 +30,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await db.close();
   await other.close();
-  await embedded?.stop();
-  await server?.remove();
+  await database.remove();
   await rm(home, { recursive: true, force: true });
 });
 

@@ -1,37 +1,31 @@
 // The database pool, on a real server if one is installed, otherwise on the embedded one: values, transactions,
 // streams, deadlines, and lost connections.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import postgres from 'postgres';
 
-import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { isoTimestamp, parseArray } from '../src/runtime/postgres/values.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { jsonBytes } from '../src/runtime/text.ts';
 import { forTenant } from '../src/runtime/work.ts';
+import { type AnyPostgres, anyPostgres } from './support/any-postgres.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
 import { answersWithin, burst, sleep, writeWhile } from './support/database-faults.ts';
-import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 import { durationOf, fastest } from './support/timing.ts';
 import { asTenant } from './support/work.ts';
 
 const log = createLog({ level: 'error' });
-let server: PrivatePostgres | undefined;
-let embedded: Embedded | undefined;
-let directory: string;
+let database: AnyPostgres;
+let server: AnyPostgres['server'];
 let url: string;
 let proxy: CuttingProxy;
 let db: Database;
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'postgres-test-'));
-  server = await privatePostgres();
-  if (server === undefined) embedded = await startEmbedded(directory, log);
-  url = server?.url ?? embedded?.url ?? '';
+  database = await anyPostgres(log);
+  server = database.server;
+  url = database.url;
   proxy = await cuttingProxy(Number(new URL(url).port));
   db = openDatabase({ url, log });
 });
@@ -39,9 +33,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await db.close();
   proxy.close();
-  await embedded?.stop();
-  await server?.remove();
-  await rm(directory, { recursive: true, force: true });
+  await database.remove();
 });
 
 async function failure(call: Promise<unknown>): Promise<Error & { status?: number; code?: string }> {

@@ -2,32 +2,27 @@
 // every reader gets each row of its snapshot. On a real server if one is installed, otherwise on the embedded one.
 // Contract: neighbours#fair-shares, decisions#export.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 
-import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type Database, openDatabase, type RawRow } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { type AnyPostgres, anyPostgres } from './support/any-postgres.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
-import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 import { durationOf } from './support/timing.ts';
 import { asOperator, asTenant } from './support/work.ts';
 
 const ROWS = 3_000;
+const LINES = sql`select n::text, line from lines as l order by l.n`;
 const log = createLog({ level: 'error', write: () => undefined });
-let server: PrivatePostgres | undefined;
-let embedded: Embedded | undefined;
-let directory: string;
+let database: AnyPostgres;
+let server: AnyPostgres['server'];
 let proxy: CuttingProxy;
 let db: Database;
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'slow-readers-test-'));
-  server = await privatePostgres();
-  if (server === undefined) embedded = await startEmbedded(directory, log);
-  const url = server?.url ?? embedded?.url ?? '';
+  database = await anyPostgres(log);
+  server = database.server;
+  const { url } = database;
   proxy = await cuttingProxy(Number(new URL(url).port));
   db = openDatabase({ url: proxy.address(url), log, streamMax: 2, isEmbedded: server === undefined });
 });
@@ -35,9 +30,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await db.close();
   proxy.close();
-  await embedded?.stop();
-  await server?.remove();
-  await rm(directory, { recursive: true, force: true });
+  await database.remove();
 });
 
 beforeEach(async () => {
@@ -52,9 +45,10 @@ class Reader {
 
   constructor(
     readonly tenant: string | null,
-    query = sql`select n::text, line from lines as l order by l.n`,
+    query = LINES,
+    from = db,
   ) {
-    this.#batches = db.stream(query, 1_000)[Symbol.asyncIterator]();
+    this.#batches = from.stream(query, 1_000)[Symbol.asyncIterator]();
   }
 
   /** Reads one batch; false at the end. */
@@ -75,8 +69,8 @@ class Reader {
   }
 }
 
-async function slowReaders(count: number): Promise<Reader[]> {
-  const readers = Array.from({ length: count }, (_, i) => new Reader(`slow ${i}`));
+async function slowReaders(count: number, from = db): Promise<Reader[]> {
+  const readers = Array.from({ length: count }, (_, i) => new Reader(`slow ${i}`, LINES, from));
   await Promise.all(readers.map((reader) => reader.read()));
   return readers;
 }
@@ -153,13 +147,16 @@ test("operators' slow exports keep their connections, and others wait for them o
 });
 
 test('when a connection breaks, its streams fail with 503, those that have lent it too, and the next stream runs', async () => {
-  const slow = await slowReaders(6);
+  // Connections of its own, which all have streams: an idle one that breaks is noticed only when its socket tells.
+  const own = openDatabase({ url: proxy.address(database.url), log, streamMax: 2, isEmbedded: server === undefined });
+  const slow = await slowReaders(6, own);
   proxy.cutAll();
   const ends = await Promise.allSettled(slow.map((reader) => reader.rest()));
   const reasons = ends.map((end) => (end.status === 'rejected' ? end.reason : 'read to the end'));
   expect(reasons).toEqual(Array(6).fill(expect.objectContaining({ status: 503 })));
-  const next = new Reader('next');
+  const next = new Reader('next', LINES, own);
   expect(await next.rest()).toEqual(all);
+  await own.close();
 });
 
 test('a stream that ends while its connection is lent leaves no cursor behind', async () => {

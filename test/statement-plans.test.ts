@@ -2,28 +2,22 @@
 // real server if one is installed; the connections of the embedded database share one session, which stays as it is.
 // Contract: neighbours#many-tenants.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 
-import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { plannedOnce, type Queries, raw, type Sql, sql } from '../src/runtime/sql.ts';
-import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
+import { type AnyPostgres, anyPostgres } from './support/any-postgres.ts';
 
 const log = createLog({ level: 'error' });
-let server: PrivatePostgres | undefined;
-let embedded: Embedded | undefined;
-let directory: string;
+let database: AnyPostgres;
+let server: AnyPostgres['server'];
 let db: Database;
 let usual: string;
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'statement-plans-test-'));
-  server = await privatePostgres();
-  if (server === undefined) embedded = await startEmbedded(directory, log);
-  const url = server?.url ?? embedded?.url ?? '';
+  database = await anyPostgres(log);
+  server = database.server;
+  const { url } = database;
   // One connection, so that every statement finds what the one before has left.
   db = openDatabase({ url, log, max: 1, isEmbedded: server === undefined });
   usual = await settings();
@@ -32,9 +26,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await db.close();
-  await embedded?.stop();
-  await server?.remove();
-  await rm(directory, { recursive: true, force: true });
+  await database.remove();
 });
 
 async function settings(queries: Queries = db): Promise<string> {

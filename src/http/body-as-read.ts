@@ -2,8 +2,12 @@
 // not is counted for its tenant (src/runtime/unread-responses.ts).
 // Contract: neighbours#byte-budgets.
 import { LIMITS } from '../limits.ts';
+import { slices } from '../runtime/slices.ts';
 import { type Unread, unreadResponses } from '../runtime/unread-responses.ts';
 import { bodyOf, withStream } from './reply.ts';
+
+/** What the runtime holds of a body whose client takes nothing: one piece. */
+const PIECE_BYTES = 65_536;
 
 /** The response; a large one is counted for this share until its reader has taken it. `onCut` is called if it is given up. */
 export function asRead(response: Response, share: string, onCut: () => void): Response {
@@ -16,8 +20,8 @@ export function asRead(response: Response, share: string, onCut: () => void): Re
 }
 
 /**
- * The events of a stream, each expanded to the pieces that it stands for, and counted likewise: a large one that is not read is
- * no more in memory than once.
+ * A stream whose events are replaced by what `expand` makes of them. A large one is counted until the reader has taken it, and
+ * the next one is not made before that.
  */
 export function expandedAsRead(
   events: ReadableStream<Uint8Array>,
@@ -56,7 +60,7 @@ function streamOf(
     ended();
   };
   const load = (chunks: readonly Uint8Array[], controller: ReadableStreamDefaultController<Uint8Array>): void => {
-    left = chunks.flatMap(inPieces);
+    left = chunks.flatMap((chunk) => [...slices(chunk, PIECE_BYTES)]);
     const bytes = left.reduce((sum, { length }) => sum + length, 0);
     const cut = (): void => {
       end();
@@ -82,13 +86,4 @@ function streamOf(
     },
     { highWaterMark: 0 },
   );
-}
-
-/** Of what is handed over the runtime holds a piece that its client does not take. */
-const PIECE_BYTES = 65_536;
-
-function inPieces(chunk: Uint8Array): Uint8Array[] {
-  const pieces: Uint8Array[] = [];
-  for (let at = 0; at < chunk.length; at += PIECE_BYTES) pieces.push(chunk.subarray(at, at + PIECE_BYTES));
-  return pieces;
 }

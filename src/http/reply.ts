@@ -5,6 +5,7 @@ import { Buffer } from 'node:buffer';
 import type { ErrorCode, Problem, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
+import { slices } from '../runtime/slices.ts';
 import { STRANGERS } from '../runtime/work.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
@@ -101,8 +102,7 @@ const KEPT_CHUNK_BYTES = 131_072;
  * once take turns.
  */
 export function keptBytes(bytes: Uint8Array, headers: Record<string, string>): Response {
-  const chunks: Uint8Array[] = [];
-  for (let at = 0; at < bytes.length; at += KEPT_CHUNK_BYTES) chunks.push(bytes.subarray(at, at + KEPT_CHUNK_BYTES));
+  const chunks = [...slices(bytes, KEPT_CHUNK_BYTES)];
   const response = new Response(inPieces(chunks, STRANGERS), { headers });
   (response as WithBody)[BODY] = { bytes: bytes.length, chunks };
   return response;

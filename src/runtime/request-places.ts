@@ -12,7 +12,7 @@ const { strangersBytes, tenantsBytes, takenIn } = LIMITS.body;
 /** At least so many bodies of the configured size fit. */
 const BODIES_MIN = 8;
 
-/** Bytes of a body that the runtime may hold although nobody reads them. */
+/** Bytes of the body that the runtime may buffer before the service reads it. */
 export function takenInOf({ headers }: Request): number {
   if (headers.has('transfer-encoding')) return takenIn.undeclared;
   return Math.min(takenIn.declared, Number(headers.get('content-length') ?? 0) || 0);

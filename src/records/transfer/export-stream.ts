@@ -3,6 +3,7 @@
 // holds a database connection that others may be waiting for.
 // Contract: decisions#export, neighbours#byte-budgets.
 import { giveWay } from '../../runtime/event-loop.ts';
+import { slices } from '../../runtime/slices.ts';
 
 export interface LineWriter<Row> {
   /** The text before the first record. */
@@ -83,10 +84,6 @@ export function exportStream<Row>(
   );
 }
 
-function* cut(bytes: Uint8Array): Generator<Uint8Array> {
-  for (let at = 0; at < bytes.length; at += CHUNK) yield bytes.subarray(at, at + CHUNK);
-}
-
 async function* chunksOf<Row>(
   writer: LineWriter<Row>,
   batches: AsyncIterator<Row[]>,
@@ -101,7 +98,7 @@ async function* chunksOf<Row>(
         if (typeof piece === 'string' && text.length < CHUNK) continue;
         if (text !== '') yield encoder.encode(text);
         text = '';
-        if (typeof piece !== 'string') yield* cut(piece);
+        if (typeof piece !== 'string') yield* slices(piece, CHUNK);
         await giveWay();
       }
     }

@@ -15,6 +15,7 @@ import type { DryRun } from '../../runtime/dry-run.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { keepGarbageSmall } from '../../runtime/garbage.ts';
 import { newId } from '../../runtime/ids.ts';
+import { slices } from '../../runtime/slices.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { applyIndependently } from '../batch/independent.ts';
 import type { BatchItem, BatchKind, Outcome } from '../batch/items.ts';
@@ -117,9 +118,9 @@ const PIECE = 16_384;
 
 export async function* inPieces(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   for await (const chunk of body) {
-    for (let at = 0; at < chunk.length; at += PIECE) {
+    for (const piece of slices(chunk, PIECE)) {
       await giveWay();
-      yield chunk.subarray(at, at + PIECE);
+      yield piece;
     }
   }
 }

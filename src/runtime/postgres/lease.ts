@@ -23,7 +23,7 @@ export class Lease {
   #endsAt = Number.POSITIVE_INFINITY;
   #isInTransaction = false;
   #isCommitting = false;
-  /** Nobody reads the rest of the rows. */
+  /** The reader has left before the end of the rows. */
   #isLeft = false;
   #stopped: 'gone' | 'late' | 'yielded' | undefined;
   #cancelling: Promise<void> | undefined;

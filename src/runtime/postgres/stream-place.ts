@@ -110,7 +110,7 @@ export class StreamPlace {
     return this.#isLendable && !this.connection.isBusy;
   }
 
-  /** Lends the connection to whoever is next; `lease` waits for it to be given back. */
+  /** Lends the connection to the next call that waits. `lease` waits until that call has returned it. */
   lend(): void {
     this.#lent = this.#held?.end();
     this.#held = undefined;
