@@ -2,8 +2,8 @@
 // without a gap or a repetition between the two. There is no hand-over: everything is read from the feed, from one cursor on.
 // A live event only wakes the reader.
 // Proof that none is missed: the connection has joined the live events before the first read. A page ends with a head; what
-// that head does not see is committed later, so after the joining, so it is relayed and wakes, and a wake during a read
-// causes another one. Where live events may have been lost, the connection is closed, and its client goes on from its cursor.
+// that head does not see is committed later, so it is relayed and wakes, as does what is dropped because too much waits, and a wake
+// during a read causes another one. Where live events may have been lost, the connection is closed: its client has its cursor.
 // Proof that none is repeated: only this loop reads, one page at a time, each from where the last one ended. Contract: feed#resume.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TenantCaller } from '../access/caller.ts';

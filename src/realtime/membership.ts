@@ -15,7 +15,7 @@ export interface LiveConnection {
   disconnect(membership: Membership, reason: CloseReason): void;
   accessLoaded?(): void;
   /** Events are dropped: true when the connection reads them from the feed instead. */
-  catchUp?(): boolean;
+  catchUp?(membership: Membership): boolean;
 }
 
 /** The live connections of a tenant, as their memberships know them. */

@@ -5,10 +5,10 @@
 // Contract: interface#websocket, feed#resume, feed#filtered-subscriptions.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TenantCaller } from '../access/caller.ts';
-import type { Narrowing } from '../access/opener.ts';
+import { admits, type Narrowing } from '../access/opener.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
-import { LiveFollower } from '../changes/live-follower.ts';
+import { type Following, LiveFollower } from '../changes/live-follower.ts';
 import type { Entry } from '../changes/page.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { RECORD_EVENTS } from '../events/event.ts';
@@ -17,6 +17,7 @@ import { findView } from '../views/views.ts';
 import { cursorFromNow, type Followed, followOf, readFollowing } from './followed-stream.ts';
 import type { Membership } from './membership.ts';
 import { flat } from './projection.ts';
+import { realtimeOf } from './realtime.ts';
 import type { SubscribeOptions } from './websocket-protocol.ts';
 
 /** Events of a page. */
@@ -34,6 +35,8 @@ interface Subscription {
 /** What the subscriptions need of their socket. */
 export interface SubscribedSocket {
   membership(): Membership | undefined;
+  /** Answers a `subscribe`; what is visible is subscribed to. */
+  lookedUp(entity: string, isVisible: boolean): void;
   /** Bytes that are not sent yet. */
   buffered(): number;
   sendText(text: string): void;
@@ -61,28 +64,25 @@ export class SocketSubscriptions {
     return [...this.#byEntity].filter(([, { follower }]) => follower !== undefined).map(([entity]) => entity);
   }
 
-  has(entity: string): boolean {
-    return this.#byEntity.has(entity);
-  }
-
-  add(entity: string, since: StreamStart): void {
-    this.#byEntity.set(entity, { since });
-  }
-
-  remove(entity: string): void {
-    this.#byEntity.get(entity)?.follower?.stop();
-    this.#byEntity.delete(entity);
-  }
-
-  /** Those that were there stay as they are; the others begin with the snapshot. */
+  /** Of a new membership: those that were there stay as they are; the others begin with the snapshot. */
   keep(entities: readonly string[], since: StreamStart): void {
-    for (const entity of this.entities) if (!entities.includes(entity)) this.remove(entity);
-    for (const entity of entities) if (!this.has(entity)) this.add(entity, since);
+    for (const entity of this.entities) if (!entities.includes(entity)) this.#remove(entity);
+    for (const entity of entities) if (!this.#byEntity.has(entity)) this.#byEntity.set(entity, { since });
     for (const { follower } of this.#byEntity.values()) follower?.wake();
   }
 
+  /** Ends those of other entities. */
+  retain(entities: readonly string[]): void {
+    const membership = this.socket.membership();
+    for (const entity of this.entities) {
+      if (entities.includes(entity)) continue;
+      this.#remove(entity);
+      if (membership !== undefined) realtimeOf(this.app).removeEntity(membership, entity);
+    }
+  }
+
   clear(): void {
-    for (const entity of this.entities) this.remove(entity);
+    for (const entity of this.entities) this.#remove(entity);
   }
 
   accessLoaded(): void {
@@ -96,13 +96,48 @@ export class SocketSubscriptions {
     return subscription !== undefined && subscription.follower === undefined && !precedes(subscription.since, event);
   }
 
-  /** Begins to follow; the entity must be subscribed to. */
-  async follow(entity: string, followed: Followed, fields: ReadonlySet<string> | null): Promise<void> {
-    const subscription = this.#byEntity.get(entity);
+  /** Live events of these entities are dropped: whether all of them are followed, so that they are read from the feed. */
+  catchUp(entities: readonly string[]): boolean {
+    const followers = entities.map((entity) => this.#byEntity.get(entity)?.follower);
+    for (const follower of followers) follower?.wake();
+    return !followers.includes(undefined);
+  }
+
+  /** Answers a `subscribe`, and begins the subscription if the caller may have it. Rejects with what is wrong with the options. */
+  async subscribe(entity: string, options: SubscribeOptions, narrowing: Narrowing): Promise<void> {
     const membership = this.socket.membership();
-    if (subscription === undefined || membership === undefined) return;
+    const caller = await membership?.callerNow();
+    // Without a caller, the socket has already been disconnected.
+    if (membership === undefined || caller == null) return;
+    const view = options.view ?? narrowing.follow?.view ?? null;
+    const isAdmitted = admits(narrowing.entities, entity) && (await isShownTo(this.app, caller, entity, view));
+    if (!isAdmitted) return this.socket.lookedUp(entity, false);
+    const followed = await followedBy(this.app, caller, entity, options, narrowing);
+    const isNew = !this.#byEntity.has(entity);
+    const since = isNew ? await realtimeOf(this.app).addEntity(membership, entity) : null;
+    const following = followed === null ? null : await this.#fromNow(membership, followed);
+    // The token has ended meanwhile, or the subscription that this one was to replace.
+    if (this.socket.membership() !== membership || (since === null && !this.#byEntity.has(entity))) return;
+    // Without a pause: an event between the answer and the first read would be sent unfiltered, or missed.
+    if (since !== null) this.#byEntity.set(entity, { since });
+    this.socket.lookedUp(entity, true);
+    if (following !== null) this.#follow(entity, membership, following, options.fields ?? null);
+  }
+
+  /** To be called once the live events wake: what is committed before its first read is read. */
+  async #fromNow({ caller }: Membership, { following }: Followed): Promise<Omit<Following, 'limit'>> {
+    return { ...following, cursor: following.cursor ?? (await cursorFromNow(this.app, caller)) };
+  }
+
+  #follow(
+    entity: string,
+    membership: Membership,
+    following: Omit<Following, 'limit'>,
+    fields: ReadonlySet<string> | null,
+  ): void {
+    const subscription = this.#byEntity.get(entity);
+    if (subscription === undefined) return;
     const current = (): Membership => this.socket.membership() ?? membership;
-    const cursor = followed.following.cursor ?? (await cursorFromNow(this.app, membership.caller));
     subscription.follower?.stop();
     const follower = new LiveFollower(
       this.app,
@@ -116,10 +151,15 @@ export class SocketSubscriptions {
         send: (entry, cursor) => this.socket.sendText(followedText(entry, fields, cursor)),
         failed: (cause) => this.socket.failed(entity, cause),
       },
-      { ...followed.following, cursor, limit: PAGE },
+      { ...following, limit: PAGE },
     );
     subscription.follower = follower;
     follower.wake();
+  }
+
+  #remove(entity: string): void {
+    this.#byEntity.get(entity)?.follower?.stop();
+    this.#byEntity.delete(entity);
   }
 
   async #room(entity: string, follower: LiveFollower): Promise<void> {
@@ -137,7 +177,7 @@ export class SocketSubscriptions {
  * Whether the caller may subscribe to the entity: it may read it, or the view that the subscription names shows it. Any other
  * refusal of an entity that it may not read would tell that it exists.
  */
-export async function isShownTo(app: App, caller: TenantCaller, name: string, view: string | null): Promise<boolean> {
+async function isShownTo(app: App, caller: TenantCaller, name: string, view: string | null): Promise<boolean> {
   const entity = (await catalogOf(app, caller.tenant)).byName.get(name);
   if (entity === undefined || allows(caller.rights, 'read', name)) return entity !== undefined;
   if (view === null || !allows(caller.rights, 'read', `view:${view}`)) return false;
@@ -145,7 +185,7 @@ export async function isShownTo(app: App, caller: TenantCaller, name: string, vi
 }
 
 /** What a `subscribe` follows; null for a plain subscription. Rejects with what is wrong with it. */
-export async function followedBy(
+async function followedBy(
   app: App,
   caller: TenantCaller,
   entity: string,

@@ -110,7 +110,7 @@ export class TenantConnections implements Subscriber {
     this.#queue = [];
     this.#queuedLength = 0;
     for (const member of [...this.#groups.values()].flatMap(({ members }) => [...members])) {
-      if (member.connection.catchUp?.() === true) continue;
+      if (member.connection.catchUp?.(member) === true) continue;
       this.#unindex(member);
       member.connection.disconnect(member, 'gap');
     }

@@ -17,7 +17,7 @@ import { SocketMessages } from './message-pace.ts';
 import type { EventSerializer, Projection } from './projection.ts';
 import { realtimeOf } from './realtime.ts';
 import { acceptedAccessOf } from './socket-caller.ts';
-import { followedBy, isShownTo, SocketSubscriptions } from './socket-subscriptions.ts';
+import { SocketSubscriptions } from './socket-subscriptions.ts';
 import type { UnauthenticatedSocket } from './unauthenticated-sockets.ts';
 import type { Reader, WaitingBytes } from './waiting-bytes.ts';
 import {
@@ -65,6 +65,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
   ) {
     this.#subscriptions = new SocketSubscriptions(app, {
       membership: () => this.#membership,
+      lookedUp: (entity, isVisible) => this.#apply(entityLookedUp(this.#state, entity, isVisible)),
       buffered: () => this.ownBytes,
       sendText: (text) => this.#sendText(text),
       cut: () => this.cut(),
@@ -136,6 +137,10 @@ export class WebSocketConnection implements LiveConnection, Reader {
     this.#subscriptions.accessLoaded();
   }
 
+  catchUp({ entities }: Membership): boolean {
+    return this.#subscriptions.catchUp(entities);
+  }
+
   disconnect(membership: Membership, reason: CloseReason): void {
     if (reason === 'stopping') this.#socket?.close(CLOSE.goingAway, 'the service is stopping');
     else if (reason === 'gap') this.#socket?.close(CLOSE.overloaded, 'events may have been lost; connect again');
@@ -202,21 +207,9 @@ export class WebSocketConnection implements LiveConnection, Reader {
     if (lease !== undefined) await realtimeOf(this.app).leases.release(lease);
   }
 
-  async #subscribe(name: string, options: SubscribeOptions): Promise<void> {
-    const membership = this.#membership;
-    const caller = await membership?.callerNow();
-    // Without a caller, `disconnect` has already been called.
-    if (membership === undefined || caller == null) return;
-    const view = options.view ?? this.#narrowing.follow?.view ?? null;
-    const isAdmitted = admits(this.#narrowing.entities, name) && (await isShownTo(this.app, caller, name, view));
+  async #subscribe(entity: string, options: SubscribeOptions): Promise<void> {
     try {
-      const followed = isAdmitted ? await followedBy(this.app, caller, name, options, this.#narrowing) : null;
-      if (isAdmitted && !this.#subscriptions.has(name)) {
-        const since = await realtimeOf(this.app).addEntity(membership, name);
-        if (since !== null) this.#subscriptions.add(name, since);
-      }
-      this.#apply(entityLookedUp(this.#state, name, isAdmitted));
-      if (followed !== null) await this.#subscriptions.follow(name, followed, options.fields ?? null);
+      await this.#subscriptions.subscribe(entity, options, this.#narrowing);
     } catch (cause) {
       if (!(cause instanceof ServiceError) || cause.status >= 500) throw cause;
       this.#apply(refused(this.#state, cause.message));
@@ -279,13 +272,8 @@ export class WebSocketConnection implements LiveConnection, Reader {
 
   #apply({ state, replies }: Transition): void {
     this.#state = state;
-    for (const entity of this.#subscriptions.entities) if (!state.entities.includes(entity)) this.#unsubscribe(entity);
+    this.#subscriptions.retain(state.entities);
     for (const reply of replies) this.#send(reply);
-  }
-
-  #unsubscribe(name: string): void {
-    this.#subscriptions.remove(name);
-    if (this.#membership !== undefined) realtimeOf(this.app).removeEntity(this.#membership, name);
   }
 
   #send(reply: Reply): void {
