@@ -7,6 +7,7 @@ import { rateWindowsOf } from '../src/access/rate-limit.ts';
 import { tokensOf } from '../src/access/resolve-caller.ts';
 import type { App } from '../src/app.ts';
 import { rebuildSearchOnce } from '../src/entities/search-rebuild.ts';
+import { eraseDeletion, lastNumber } from '../src/events/erasure.ts';
 import { lockDeleted } from '../src/records/erase/erase.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
@@ -215,6 +216,27 @@ test('a document takes neither an entity’s id for a subscription nor a subscri
   );
   expect([refused.status, refused.body.error.code], refused.text).toEqual([409, 'CONFLICT']);
   expect((await original.delete(`${SUBSCRIPTIONS}/${subscription.id}`)).status).toBe(200);
+}, 60_000);
+
+test('a record that is brought back in one is still among the deleted ones of the other', async () => {
+  const { id } = await createRecord(original, TASKS, { title: 'brought back' });
+  const clone = await cloned();
+  for (const tenant of [clone, original]) expect((await tenant.delete(`${TASKS}/${id}`)).status).toBe(200);
+  const restored = await clone.post(`${TASKS}/${id}/restore`, { version: 1 });
+  expect(restored.status, restored.text).toBe(200);
+  const listed = await original.get(`${TASKS}/deleted?filters=title = "brought back"`);
+  expect([listed.body.data.total, listed.body.data.items[0]?.id]).toEqual([1, id]);
+}, 60_000);
+
+test('a record that is erased in one while it is deleted in the other keeps its values there', async () => {
+  const { id } = await createRecord(original, TASKS, { title: 'kept where it is not erased' });
+  const clone = await cloned();
+  const last = await service.app.db.begin((tx) => lastNumber(tx));
+  for (const tenant of [original, clone]) expect((await tenant.delete(`${TASKS}/${id}`)).status).toBe(200);
+  const record = { tenantId: clone.id, recordId: id, at: new Date().toISOString(), by: null };
+  await service.app.db.begin((tx) => eraseDeletion(tx, record, last));
+  const listed = await original.get(`${TASKS}/deleted?filters=title = "kept where it is not erased"`);
+  expect(listed.body.data.items[0]?.id).toBe(id);
 }, 60_000);
 
 // The embedded database has one session.

@@ -38,7 +38,7 @@ export async function eraseDeletion(tx: Tx, record: ErasedRecord, after: number)
   const row = await tx.first<{ seq: number }>(sql`
     update platform.events as e set ${erasing(record)}
     where e.seq > ${after}::bigint and e.at > now() - interval '1 second' and e.record_id = ${record.recordId}::uuid
-      and e.type = 'record.deleted'
+      and e.tenant_id = ${record.tenantId}::uuid and e.type = 'record.deleted'
     returning seq`);
   return row?.seq ?? null;
 }

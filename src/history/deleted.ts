@@ -139,7 +139,8 @@ function deletedRows(app: App, caller: TenantCaller, { entity }: AccessScope): S
       and v.erased_at is null and v.at >= ${oldestOf(app, caller)}::timestamptz
       and not exists (
         select from platform.events as b
-        where b.record_id = v.record_id and b.type = 'record.created' and b.version > 1 and b.version > v.version
+        where b.record_id = v.record_id and b.tenant_id is not distinct from v.tenant_id
+          and b.type = 'record.created' and b.version > 1 and b.version > v.version
       )
   ) as r`;
 }
