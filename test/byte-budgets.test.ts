@@ -179,6 +179,44 @@ describe('large calls at once', () => {
   }, 60_000);
 });
 
+test('a record that is read by itself counts with what its call holds while its next statement waits', async () => {
+  tenant = await service.tenant();
+  const { smallBytes, bytesFrom, running } = LIMITS.largeCalls;
+  const path = await largeRecords(1);
+  const { id } = (await tenant.get(`${path}?fields=title`)).body.data.items[0];
+  const asOf = new Date(Date.now() + 1_000).toISOString();
+  const ended = Promise.withResolvers<void>();
+  const holding = Array.from({ length: smallBytes / 2 / bytesFrom + running / 2 }, () =>
+    forClient(
+      '192.0.2.1',
+      () => new AbortController().signal,
+      null,
+      async () => {
+        countFor(tenant.id, false);
+        holdBytes(currentWork(), bytesFrom - 1);
+        await ended.promise;
+      },
+    ),
+  );
+  const question = { as: { role: 'member' }, operation: 'read', entity: 'files', record_id: id };
+  const calls = [
+    tenant.get(`${path}/${id}?resolve=true`),
+    tenant.get(`${path}/${id}?asOf=${asOf}&fields=title`),
+    tenant.post('/api/access/explain', question),
+    tenant.patch(`${path}/${id}`, { title: 'changed' }),
+  ];
+  // With the service in a process of its own, what is held here is not held there.
+  const waitingMin = process.env.SERVICE_RUNTIME === 'deno' ? 0 : calls.length;
+  await until(
+    () => waitingIn('large-calls') === waitingMin,
+    10_000,
+    () => `${waitingIn('large-calls')} calls wait`,
+  );
+  ended.resolve();
+  await Promise.all(holding);
+  expect((await Promise.all(calls)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+}, 60_000);
+
 test('large MCP messages at once do not wait for each other: a tool takes over what its message holds', async () => {
   tenant = await service.tenant();
   const path = await createEntity(tenant, 'files', fields('title text'));

@@ -11,7 +11,7 @@ import type { AccessScope } from '../entities/access-scope.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import type { FeedEvent } from '../events/feed.ts';
 import { projectionOf } from '../realtime/projection.ts';
-import { findRow } from '../records/read/read.ts';
+import { isSeenNow } from '../records/read/read.ts';
 import type { RecordRow } from '../records/row.ts';
 import { Judge } from '../webhooks/audience.ts';
 
@@ -95,7 +95,7 @@ export const RULES: Readonly<Record<Channel, ChannelRules>> = {
 };
 
 async function shownInRequests({ app, scope }: Asking): Promise<Shown> {
-  return { fields: scope.fields, admits: async ({ id }) => (await findRow(app.db, scope, id)) !== undefined };
+  return { fields: scope.fields, admits: ({ id }) => isSeenNow(app.db, scope, id) };
 }
 
 const EVERYTHING = { entities: null, events: null, filters: null, view: null, transitions: false };

@@ -17,7 +17,7 @@ import { type Problem, ServiceError } from '../errors.ts';
 import { mayFollow } from '../http/changes-cursor.ts';
 import { check } from '../http/check.ts';
 import { closed, nullable, oneOf, Uuid } from '../http/schemas.ts';
-import { findRow } from '../records/read/read.ts';
+import { findRow, isSeenNow, keepRow } from '../records/read/read.ts';
 import type { RecordRow } from '../records/row.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { CHANNELS, type Channel, RULES, type Shown } from './channels.ts';
@@ -94,6 +94,7 @@ async function read(app: App, caller: TenantCaller, body: Static<typeof Question
   const subject = await findSubject(app, tenant, named.as);
   const entity = catalog.byName.get(named.entity);
   const row = entity && (await findRow(app.db, accessScopeOf(catalog, caller, entity), named.recordId));
+  await keepRow(row);
   const {
     operation,
     channel,
@@ -185,7 +186,7 @@ async function decide(asked: Asked, caller: TenantCaller): Promise<Explanation> 
   const condition = restrictionOn(caller.rights, entity.name)?.rowFilter ?? null;
   const holder = say.holderOf(subject, caller, channel);
   const scope = scopeOf(catalog, caller, entity);
-  const isOwn = row !== null && scope !== null && (await findRow(app.db, scope, row.id)) !== undefined;
+  const isOwn = row !== null && scope !== null && (await isSeenNow(app.db, scope, row.id));
   const about = row === null ? null : { matches: isOwn, condition };
   const refused = (decidedBy: Explanation['decidedBy'], fields: readonly Field[] = []): Explanation =>
     answer(asked, { decidedBy, fields, row: about });

@@ -12,6 +12,7 @@ import { receivedBudget, sized } from '../http/bounded-response.ts';
 import { openCursor } from '../http/changes-cursor.ts';
 import { readProjection } from '../records/read/list.ts';
 import type { RecordQuery } from '../records/read/parameters.ts';
+import { findRow } from '../records/read/read.ts';
 import type { FlatRecord } from '../records/record.ts';
 import { type RecordRow, shape } from '../records/row.ts';
 import { openRecord, type PastOfRecord, readerOf } from './past.ts';
@@ -55,9 +56,9 @@ function momentOf(app: App, caller: TenantCaller, text: string): Moment {
 }
 
 /** The record at a moment before all its events that are kept, as an event that had made it so. 404, 410. */
-async function earlier(app: App, { record, row, scope }: PastOfRecord, moment: Moment): Promise<FeedEvent> {
+async function earlier(app: App, { record, scope }: PastOfRecord, moment: Moment): Promise<FeedEvent> {
   const [oldest] = await readVersions(app, record, { isOldestFirst: true });
-  const image = oldest === undefined ? row : oldest.before;
+  const image = oldest === undefined ? ((await findRow(app.db, scope, record.recordId)) ?? null) : oldest.before;
   if (oldest?.type === 'record.created' && oldest.row?.version === 1) throw notFound('record');
   const known = image ?? oldest?.row;
   if (known == null || isAfter(known.created_at, moment)) throw notFound('record');

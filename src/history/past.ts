@@ -9,8 +9,7 @@ import { type AccessScope, accessScopeFor } from '../entities/access-scope.ts';
 import { forbidden, notFound } from '../errors.ts';
 import type { FeedEvent } from '../events/feed.ts';
 import { mayFollow } from '../http/changes-cursor.ts';
-import { findRow } from '../records/read/read.ts';
-import type { RecordRow } from '../records/row.ts';
+import { isSeenNow } from '../records/read/read.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { keptSince } from '../tenants/tenants.ts';
 import { countRead } from '../usage/tally.ts';
@@ -27,8 +26,6 @@ export async function openPast(app: App, caller: TenantCaller, entityName: strin
 export interface PastOfRecord {
   scope: AccessScope;
   record: RecordOfEvents;
-  /** Null when it has been deleted. */
-  row: RecordRow | null;
 }
 
 /** 404 for a record that the caller cannot see, or could not when it was deleted. */
@@ -41,11 +38,10 @@ export async function openRecord(
   const scope = await openPast(app, caller, entityName);
   if (!isUuid(id)) throw notFound('record');
   const record = recordOf(app, caller, scope, id);
-  const row = await findRow(app.db, scope, id);
-  if (row !== undefined) return { scope, record, row };
+  if (await isSeenNow(app.db, scope, id)) return { scope, record };
   const [last] = await readVersions(app, record, {});
   if (last === undefined || !(await isSeenDeletion(app, caller, last))) throw notFound('record');
-  return { scope, record, row: null };
+  return { scope, record };
 }
 
 export function recordOf(app: App, caller: TenantCaller, { entity }: AccessScope, id: string): RecordOfEvents {

@@ -7,10 +7,13 @@ import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts
 import { notFound } from '../../errors.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
+import { LIMITS } from '../../limits.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { isUuid } from '../../runtime/ids.ts';
+import { holdBytesWaiting } from '../../runtime/large-calls.ts';
 import { SharedStatements } from '../../runtime/shared-statements.ts';
 import { EMPTY, plannedOnce, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
+import { isJsonLarger, jsonBytes } from '../../runtime/text.ts';
 import { currentWork } from '../../runtime/work.ts';
 import { countRead } from '../../usage/tally.ts';
 import type { FlatRecord } from '../record.ts';
@@ -51,6 +54,7 @@ export async function readIn(
   const record = shape(row, scope.entity, fields);
   const depth = depthOf(input);
   const received = receivedBudget();
+  if (depth > 0) await keepRow(row);
   await resolveRelations(app, caller, scope.entity, fields, [record], depth, received);
   return {
     record: sized(record, received.taken),
@@ -61,6 +65,20 @@ export async function readIn(
 /** The row, or undefined when the caller cannot see one. `id` must be a UUID. */
 export async function findRow(queries: Queries, scope: AccessScope, id: string): Promise<RecordRow | undefined> {
   return queries.first<RecordRow>(plannedOnce(rowsWhere(scope, sql`r.id = ${id}::uuid`)));
+}
+
+/** Whether the caller can see the record now, without reading its values. `id` must be a UUID. */
+export async function isSeenNow(queries: Queries, scope: AccessScope, id: string): Promise<boolean> {
+  return (await queries.first(plannedOnce(rowsWhere(scope, sql`r.id = ${id}::uuid`, sql`r.id`)))) !== undefined;
+}
+
+/**
+ * Counts a row that the call keeps while further statements wait for their turn: of a thousand calls, each would keep a megabyte.
+ * It is counted when it has arrived: to cut its statement off would cost a connection.
+ */
+export async function keepRow(row: RecordRow | undefined): Promise<void> {
+  if (row !== undefined && isJsonLarger(row.data, LIMITS.largeCalls.countedFrom))
+    await holdBytesWaiting(jsonBytes(row.data));
 }
 
 /** Records of one statement, and the bytes that each has as it is stored: larger ones would be in memory together. */

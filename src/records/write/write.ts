@@ -11,7 +11,7 @@ import { isUuid } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { areWritesLimited, isProbablyFar } from '../../usage/write-quotas.ts';
-import { findRow, lockRow } from '../read/read.ts';
+import { findRow, keepRow, lockRow } from '../read/read.ts';
 import { type RecordRow, requireVersion } from '../row.ts';
 import { blindDelete, blindUpdate } from './blind-write.ts';
 import { translateViolation } from './constraints.ts';
@@ -155,5 +155,6 @@ async function readToWrite(
   const row = tx === null ? await findRow(queries, scope, id) : await lockRow(tx, scope, id);
   if (row === undefined) throw notFound('record');
   requireVersion(row, versions, 'If-Match');
+  if (tx === null) await keepRow(row);
   return row;
 }
