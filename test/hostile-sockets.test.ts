@@ -9,6 +9,7 @@ import { Connection } from '../src/serve/connection.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession, botToken } from './support/credentials.ts';
 import { fields, tenantWithEntities } from './support/entities.ts';
+import { frame, rawSocket } from './support/raw.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { openSocket, type TestSocket, until } from './support/streams.ts';
 
@@ -173,6 +174,23 @@ test('messages beyond the pace wait: of a socket, and of all sockets of a tenant
   expect(waitMs).toBeLessThan(1_000 * (200 / tenantPerSecond));
   expect(paces.take(newPace(), 'c', 'x', 60_000)).toBe(0);
 });
+
+// Deno answers pings outside the event loop, and tells the service nothing of them.
+if (process.env.SERVICE_RUNTIME !== 'deno') {
+  test.each([
+    ['pings', 9],
+    ['pongs', 10],
+  ])('a socket that sends %s without end is disconnected, one that sends some at once is not', async (_, opcode) => {
+    const { burst } = LIMITS.socketPings;
+    const some = (count: number): Buffer => Buffer.concat(Array.from({ length: count }, () => frame('', opcode)));
+    const { socket, received, ended, close } = await rawSocket(service.url);
+    socket.write(Buffer.concat([some(burst), frame('{ "type": "ping" }')]));
+    await received('"error"');
+    socket.write(some(10 * burst));
+    await ended(20_000);
+    close();
+  });
+}
 
 test('messages that wait share a budget of bytes, half of it for one network, and go with their socket', async () => {
   const { tenantBurst, waitMaxMs } = LIMITS.socketMessages;

@@ -3,6 +3,8 @@
 // not at all. Units: bytes. Failures of a message handler are reported and close the connection with 1011.
 // Contract: decisions#websocket.
 import { Buffer } from 'node:buffer';
+import { LIMITS } from '../limits.ts';
+import { Pace } from '../runtime/pace.ts';
 import type { SocketHandler, TextSocket } from './contract.ts';
 
 /** Messages that may queue behind the current one; a client that exceeds it is not waiting for replies. */
@@ -41,6 +43,8 @@ export class Connection<D extends object> implements TextSocket<D> {
   /** Characters of the queued messages. */
   #pendingLength = 0;
   #closeTimer: ReturnType<typeof setTimeout> | undefined;
+  /** Most connections never send a ping. */
+  #pings: Pace | undefined;
 
   constructor(
     readonly data: D,
@@ -100,6 +104,20 @@ export class Connection<D extends object> implements TextSocket<D> {
     this.#pendingLength += text.length;
     if (this.#queue !== undefined) this.#queue.push({ text, leave });
     else void this.#handleAll([{ text, leave }]);
+  }
+
+  /**
+   * A ping or a pong has arrived, which the runtime answers before anybody can wait for a turn: whoever floods the event loop with
+   * them is cut off without a closing handshake, with what it has sent.
+   */
+  controlled(nowMs = performance.now()): void {
+    if (!this.#open) return;
+    this.#pings ??= new Pace(LIMITS.socketPings);
+    if (this.#pings.take(1, nowMs) === 0) return;
+    this.#open = false;
+    this.#dropWaiting();
+    this.transport.terminate?.();
+    this.finish(1008);
   }
 
   /** The runtime has closed the connection, or the closing handshake timed out; only the first call counts. */
