@@ -2,6 +2,7 @@
 // they are sent in their order. Roles that are narrowed, widened, missing. Contract: decisions#webhooks-for-others.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
+import { HELD, HELD_MS, HeldDeliveries } from '../src/webhooks/dispatch/held.ts';
 import { deliveriesOf, judgedChanges, SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
@@ -126,4 +127,39 @@ test('a subscription whose changes have waited for days is disabled, and says wh
   expect((await read()).disabled_reason).toBe(
     'the filters no longer fit what the subscription may see of task, for days',
   );
+});
+
+test('tenants take turns: however many subscriptions of one hold changes, those of another are judged after a slice', async () => {
+  const other = await service.tenant();
+  const { app } = service;
+  for (const [of, count] of [
+    [tenant, 5],
+    [other, 1],
+  ] as const) {
+    if (of === other) await createEntity(of, 'task', fields('title text', 'cost integer'));
+    const { id } = await createRecord(of, RECORDS, { title: 'a', cost: 2 });
+    for (let n = 0; n < count; n++) await subscribe(of, `${receiver.url}/${n}`, { filters: 'cost > 1' });
+    await app.db.rows(sql`
+      insert into platform.webhook_deliveries
+        (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type, next_at, error)
+      select s.id, s.tenant_id, e.id, e.seq, e.at, e.record_id, e.type, now() + ${HELD_MS}::bigint * interval '1 ms', ${HELD}
+      from platform.webhook_subscriptions as s
+      join platform.events as e on e.tenant_id = s.tenant_id and e.record_id = ${id}::uuid
+      where s.tenant_id = ${of.id}::uuid`);
+  }
+  const { rows } = app.db;
+  // The deliveries of a subscription take longer than a slice.
+  app.db.rows = async (statement, budget) => {
+    if (statement.strings[0]?.includes('with verdict') === true) await Bun.sleep(60);
+    return rows(statement, budget);
+  };
+  const released: string[] = [];
+  try {
+    await new HeldDeliveries(app, (_, tenantId) => void released.push(tenantId)).once();
+  } finally {
+    app.db.rows = rows;
+  }
+  expect(released.filter((id) => id === tenant.id).length).toBeLessThanOrEqual(1);
+  const [{ id: theirs }] = (await other.get(SUBSCRIPTIONS)).body.data;
+  expect((await deliveriesOf(other, theirs))[0]?.error).toBeNull();
 });

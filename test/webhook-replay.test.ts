@@ -3,7 +3,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { inTurn } from '../src/webhooks/dispatch/replays.ts';
+import { inTurn } from '../src/runtime/tenant-slices.ts';
 import { SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Received, type Receiver, startReceiver } from './support/receiver.ts';
@@ -125,7 +125,8 @@ test('a replay that fails delays neither another of its tenant nor another tenan
 
 test('the replays of a tenant take turns: after the one that had the last come the later ones, then the others', () => {
   const replays = ['a', 'b', 'c'].map((subscription_id) => ({ subscription_id }));
-  const order = (latest?: string) => inTurn(replays, latest).map(({ subscription_id }) => subscription_id);
+  const order = (latest?: string) =>
+    inTurn(replays, ({ subscription_id: id }) => id, latest).map(({ subscription_id: id }) => id);
   expect([order(), order('a'), order('b'), order('c')].map((ids) => ids.join(''))).toEqual([
     'abc',
     'bca',

@@ -2,11 +2,14 @@
 // its role is gone. They wait, as pending, and are judged again once a role or a definition has changed, and at intervals: then
 // they are sent in their order, or dropped when the change is not for the subscription. A subscription whose deliveries have been
 // held for days is disabled, so that they do not grow without limit. A log line says when a subscription begins to hold, and when
-// it fits again. Contract: decisions#webhooks-for-others, decisions#health-of-subscriptions.
+// it fits again. Tenants are served in slices, however many deliveries one has held.
+// Contract: decisions#webhooks-for-others, decisions#health-of-subscriptions, neighbours#fair-shares.
 import type { App } from '../../app.ts';
+import { eventSize } from '../../events/event.ts';
 import { LIMITS } from '../../limits.ts';
-import { inputRows, raw, sql } from '../../runtime/sql.ts';
-import { forTenant } from '../../runtime/work.ts';
+import { inputRows, raw, type Sql, sql } from '../../runtime/sql.ts';
+import { TenantSlices } from '../../runtime/tenant-slices.ts';
+import { isUnavailable } from '../../runtime/unavailability.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { tenantById } from '../../tenants/tenants.ts';
 import { Judge } from '../audience.ts';
@@ -19,14 +22,30 @@ export const HELD = 'waits: a condition of the subscription no longer fits';
 export const HELD_MS = 36_525 * 86_400_000;
 /** A condition of held deliveries `d`. */
 export const IS_HELD = raw(`d.status = 'pending' and d.next_at > now() + interval '50 years'`);
-/** Deliveries that one statement judges again. */
+/** Deliveries that one statement judges again, and the bytes of their changes. */
 const BATCH = 500;
+const BATCH_BYTES = 4_194_304;
+/** Ends a batch early: a condition that follows a relation asks the database for each change. Milliseconds. */
+const BATCH_MS = 50;
 
 type HeldRow = Change & { delivery_id: string; subscription_id: string; attempt_count: number };
+
+/** A subscription that holds deliveries. */
+interface Holding {
+  id: string;
+  tenant_id: string;
+}
 
 export class HeldDeliveries {
   /** Subscriptions of which this process knows that they hold deliveries. */
   readonly #holding = new Set<string>();
+  /** By tenant, those that cannot be judged yet, or that failed: not looked at again before its next change, or after an interval. */
+  readonly #aside = new Map<string, Set<string>>();
+  readonly #slices = new TenantSlices<Holding>({
+    tenantOf: ({ tenant_id: id }) => id,
+    keyOf: ({ id }) => id,
+    serve: (holding) => this.#serve(holding),
+  });
 
   constructor(
     private readonly app: App,
@@ -37,7 +56,9 @@ export class HeldDeliveries {
     const once = (): Promise<number> => this.once();
     const worker = startWorker({ name: 'held webhooks', once, pollMs: LIMITS.webhook.sweepMs, log: this.app.log });
     for (const topic of ['role', 'catalog', 'webhook'] as const) {
-      this.app.invalidations.on(topic, () => {
+      this.app.invalidations.on(topic, (tenantIds) => {
+        if (tenantIds === null) this.#aside.clear();
+        for (const id of tenantIds ?? []) this.#aside.delete(id);
         if (this.#holding.size > 0) worker.nudge();
       });
     }
@@ -51,61 +72,73 @@ export class HeldDeliveries {
     this.app.log.warn('changes wait, because a webhook subscription cannot be judged', { subscription, reason });
   }
 
-  /** Judges held deliveries again. Resolves to how many are held no longer. */
+  /** One round, in which held deliveries are judged again. Resolves to 0 when there is nothing more to do. */
   async once(): Promise<number> {
     // One step into the index for each subscription, however many deliveries it has.
-    const found = await this.app.db.rows<{ tenant_id: string }>(sql`
-      select distinct s.tenant_id from platform.webhook_subscriptions as s
+    const found = await this.app.db.rows<Holding>(sql`
+      select s.id, s.tenant_id from platform.webhook_subscriptions as s
       cross join lateral (
         select from platform.webhook_deliveries as d
         where d.subscription_id = s.id and d.tenant_id = s.tenant_id and ${IS_HELD}
         order by d.next_at desc
         limit 1
       ) as held
-      where s.is_active`);
-    let released = 0;
-    for (const { tenant_id: id } of found) released += await forTenant(id, () => this.#ofTenant(id));
+      where s.is_active
+      order by s.id`);
     if (found.length === 0) this.#holding.clear();
-    return released;
+    const due = found.filter(({ id, tenant_id: tenantId }) => this.#aside.get(tenantId)?.has(id) !== true);
+    if (due.length === 0) this.#aside.clear();
+    await this.#slices.serve(due);
+    return due.length;
   }
 
-  async #ofTenant(tenantId: string): Promise<number> {
+  async #serve({ id, tenant_id: tenantId }: Holding): Promise<void> {
+    // Another one after a change, so that what is judged before it does not count.
+    const aside = this.#aside.get(tenantId) ?? new Set();
+    this.#aside.set(tenantId, aside);
+    try {
+      if (!(await this.#judge(id, tenantId))) aside.add(id);
+    } catch (cause) {
+      if (isUnavailable(cause)) throw cause;
+      aside.add(id);
+      this.app.log.warn('held changes of a webhook subscription could not be judged', { subscription: id, cause });
+    }
+  }
+
+  /** False when the subscription must go on waiting. */
+  async #judge(id: string, tenantId: string): Promise<boolean> {
     const tenant = await tenantById(this.app, tenantId);
-    if (tenant === null) return 0;
-    const subscriptions = await this.app.db.rows<Judging & { held_ms: number }>(sql`
+    const subscription = await this.app.db.first<Judging & { held_ms: number }>(sql`
       select ${JUDGING_COLUMNS}, held.ms as held_ms from platform.webhook_subscriptions as s
       cross join lateral (
         select extract(epoch from now() - min(d.next_at))::float8 * 1000 + ${HELD_MS}::float8 as ms
         from platform.webhook_deliveries as d
         where d.subscription_id = s.id and d.tenant_id = s.tenant_id and ${IS_HELD}
       ) as held
-      where s.tenant_id = ${tenantId}::uuid and s.is_active and held.ms is not null`);
+      where s.id = ${id}::uuid and s.tenant_id = ${tenantId}::uuid and s.is_active and held.ms is not null`);
+    if (tenant === null || subscription === undefined) return false;
     const judge = await Judge.of(this.app, tenant);
-    let released = 0;
-    for (const subscription of subscriptions) {
-      const fault = judge.faultOf(subscription);
-      if (fault === null) released += await this.#release(judge, subscription, tenantId);
-      else if (subscription.held_ms < LIMITS.webhook.disabledAfterMs) this.noteHeld(subscription.id, fault);
-      else await disableSubscription(this.app, subscription.id, `${fault}, for days`);
-    }
-    return released;
+    const fault = judge.faultOf(subscription);
+    if (fault === null) await this.#release(judge, subscription, tenantId);
+    else if (subscription.held_ms < LIMITS.webhook.disabledAfterMs) this.noteHeld(id, fault);
+    else await disableSubscription(this.app, id, `${fault}, for days`);
+    return fault === null;
   }
 
-  /** Those that are for the subscription are due, the others are deleted. */
-  async #release(judge: Judge, subscription: Judging, tenantId: string): Promise<number> {
+  /** A batch: those that are for the subscription are due, the others are deleted. */
+  async #release(judge: Judge, subscription: Judging, tenantId: string): Promise<void> {
     const { id } = subscription;
+    if (this.#holding.delete(id)) this.app.log.info('a webhook subscription can be judged again', { subscription: id });
     const isOwn = sql`d.subscription_id = ${id}::uuid and d.tenant_id = ${tenantId}::uuid`;
-    const rows = await this.app.db.rows<HeldRow>(sql`
-      select d.id as delivery_id, d.subscription_id, d.attempt_count, e.entity_id, ${CHANGE_COLUMNS}
-      from (
-        select * from platform.webhook_deliveries as d
-        where ${isOwn} and ${IS_HELD}
-        order by d.event_seq
-        limit ${BATCH}::int
-      ) as d
-      ${EVENT_OF_DELIVERY}`);
+    const rows = await this.#oldest(isOwn);
+    // Another process has judged them.
+    if (rows.length === 0) return;
+    const until = performance.now() + BATCH_MS;
     const verdicts: [id: string, isMeant: boolean][] = [];
-    for (const row of rows) verdicts.push([row.delivery_id, await isMeant(judge, subscription, row)]);
+    for (const row of rows) {
+      verdicts.push([row.delivery_id, await isMeant(judge, subscription, row)]);
+      if (performance.now() > until) break;
+    }
     await this.app.db.rows(sql`
       with verdict (id, is_meant) as (${inputRows(['uuid', 'boolean'], verdicts)}),
       due as (
@@ -115,11 +148,25 @@ export class HeldDeliveries {
       )
       delete from platform.webhook_deliveries as d using verdict as v
       where ${isOwn} and d.id = v.id and not v.is_meant and ${IS_HELD}`);
-    if (rows.length < BATCH && this.#holding.delete(id)) {
-      this.app.log.info('a webhook subscription can be judged again', { subscription: id });
-    }
     this.onReleased(id, tenantId);
-    return rows.length;
+  }
+
+  /** In the order in which they were held, which the index has; those of a record are sent in the order of its changes anyway. */
+  #oldest(isOwn: Sql): Promise<HeldRow[]> {
+    return this.app.db.rows<HeldRow>(sql`
+      select * from (
+        select d.id as delivery_id, d.subscription_id, d.attempt_count, d.next_at, d.event_seq, e.entity_id, ${CHANGE_COLUMNS},
+          sum(${eventSize(sql`e`)}) over (order by d.next_at, d.event_seq, d.id) - ${eventSize(sql`e`)} as before
+        from (
+          select * from platform.webhook_deliveries as d
+          where ${isOwn} and ${IS_HELD}
+          order by d.next_at, d.event_seq, d.id
+          limit ${BATCH}::int
+        ) as d
+        ${EVENT_OF_DELIVERY}
+      ) as d
+      where d.before < ${BATCH_BYTES}::int
+      order by d.next_at, d.event_seq, d.delivery_id`);
   }
 }
 

@@ -1,16 +1,15 @@
 // Replays under way: each is given a few deliveries at a time, and only while few of its subscription are due. So deliveries of
 // new changes wait for a few replayed ones at most, and those of other subscriptions and tenants for none: a replay takes part in
-// their turns like any subscription. In each round every tenant has a slice of time, in which its replays take turns, so that one
-// with a thousand delays no other's. A replay ends with its last delivery; one of an inactive subscription waits.
+// their turns like any subscription. The replays of a tenant share its slices of time, so that one with a thousand delays no
+// other's. A replay ends with its last delivery; one of an inactive subscription waits.
 // Failures: a replay that fails is tried again later, and delays none. Contract: decisions#replay, neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../../app.ts';
 import type { FeedPosition } from '../../events/feed.ts';
-import { forEachConcurrently } from '../../runtime/concurrency.ts';
 import { Retries } from '../../runtime/retries.ts';
 import { GENERIC_PLANS, sql } from '../../runtime/sql.ts';
+import { TenantSlices } from '../../runtime/tenant-slices.ts';
 import { isUnavailable } from '../../runtime/unavailability.ts';
-import { forTenant } from '../../runtime/work.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { isInSpan } from '../replayed.ts';
 
@@ -19,9 +18,6 @@ const DUE_MAX = 100;
 /** Between two parts of the replays. */
 const PART_MS = 200;
 const POLL_MS = 5_000;
-/** How long the replays of one tenant take in a round, and of how many tenants they are served at once. */
-const SLICE_MS = 50;
-const TENANTS_AT_ONCE = 4;
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
 
@@ -36,69 +32,34 @@ interface Underway {
 
 /** `onQueued` is called for each subscription with deliveries to send again. */
 export function startReplays(app: App, onQueued: (subscriptionId: string, tenantId: string) => void): Worker {
-  const rounds = new Rounds(app, onQueued);
+  const retries = new Retries(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
+  const idOf = ({ subscription_id: id }: Underway): string => id;
+  // Rejects with 503 while the database is unavailable.
+  const serve = async (replay: Underway): Promise<void> => {
+    const { subscription_id: id, tenant_id: tenantId } = replay;
+    try {
+      if (await queuePart(app, replay)) onQueued(id, tenantId);
+      retries.succeeded(id);
+    } catch (cause) {
+      if (isUnavailable(cause)) throw cause;
+      if (!retries.failed(id, cause)) return;
+      app.log.warn('a replay of a webhook subscription does not go on yet', { subscription: id, tenantId, cause });
+    }
+  };
+  const slices = new TenantSlices<Underway>({ tenantOf: ({ tenant_id: id }) => id, keyOf: idOf, serve });
   const once = async (signal: AbortSignal): Promise<number> => {
     const underway = await app.db.rows<Underway>(sql`
       select r.subscription_id, r.tenant_id, r.is_of_failed, r.since, r.from_at, r.to_at from platform.webhook_replays as r
       join platform.webhook_subscriptions as s on s.id = r.subscription_id and s.is_active
       join platform.tenants as t on t.id = s.tenant_id and t.status = 'active'
       order by r.subscription_id`);
-    await rounds.serve(underway);
+    await slices.serve(retries.due(underway, idOf));
     if (underway.length > 0) await delay(PART_MS, undefined, { signal }).catch(() => undefined);
     return underway.length;
   };
   const worker = startWorker({ name: 'webhook replays', once, pollMs: POLL_MS, log: app.log });
   app.invalidations.on('webhook', () => worker.nudge());
   return worker;
-}
-
-class Rounds {
-  /** By tenant, the subscription whose replay had the last turn. */
-  #latest = new Map<string, string>();
-  readonly #retries = new Retries(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
-
-  constructor(
-    private readonly app: App,
-    private readonly onQueued: (subscriptionId: string, tenantId: string) => void,
-  ) {}
-
-  /** One round. Rejects with 503 while the database is unavailable. */
-  async serve(underway: readonly Underway[]): Promise<void> {
-    const due = this.#retries.due(underway, (replay) => replay.subscription_id);
-    const before = this.#latest;
-    this.#latest = new Map();
-    await forEachConcurrently([...Map.groupBy(due, (replay) => replay.tenant_id)], TENANTS_AT_ONCE, (ofTenant) => {
-      const [tenantId, replays] = ofTenant;
-      return forTenant(tenantId, () => this.#serveTenant(tenantId, inTurn(replays, before.get(tenantId))));
-    });
-  }
-
-  async #serveTenant(tenantId: string, replays: readonly Underway[]): Promise<void> {
-    const until = performance.now() + SLICE_MS;
-    for (const replay of replays) {
-      this.#latest.set(tenantId, replay.subscription_id);
-      await this.#serveOne(replay);
-      if (performance.now() > until) return;
-    }
-  }
-
-  async #serveOne(replay: Underway): Promise<void> {
-    const { subscription_id: id, tenant_id: tenantId } = replay;
-    try {
-      if (await queuePart(this.app, replay)) this.onQueued(id, tenantId);
-      this.#retries.succeeded(id);
-    } catch (cause) {
-      if (isUnavailable(cause)) throw cause;
-      if (!this.#retries.failed(id, cause)) return;
-      this.app.log.warn('a replay of a webhook subscription does not go on yet', { subscription: id, tenantId, cause });
-    }
-  }
-}
-
-/** Those after the subscription that had the last turn first, and then the others. */
-export function inTurn<T extends { subscription_id: string }>(replays: readonly T[], latest = ''): T[] {
-  const isAfter = (replay: T): boolean => replay.subscription_id > latest;
-  return [...replays.filter(isAfter), ...replays.filter((replay) => !isAfter(replay))];
 }
 
 /** Queues the next deliveries of a replay, or ends it. Resolves to whether there were any. */
