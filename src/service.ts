@@ -17,7 +17,7 @@ import { closeMcpStreams } from './mcp/routes.ts';
 import { startDropping } from './portability/arriving.ts';
 import { openRealtime } from './realtime/realtime.ts';
 import { socketHandler } from './realtime/websocket-endpoint.ts';
-import { startErasures } from './records/erase/values.ts';
+import { startErasures } from './records/erase/worker.ts';
 import { startSlowLists } from './records/read/slow-lists.ts';
 import { startRules } from './rules/worker.ts';
 import { collectsGarbage } from './runtime/garbage.ts';

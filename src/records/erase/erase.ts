@@ -22,7 +22,7 @@ import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import { sql, type Tx } from '../../runtime/sql.ts';
 import { autocommit, inTransaction, MAX_ATTEMPTS } from '../write/context.ts';
 import { deleteRecord } from '../write/write.ts';
-import { eraseValues, LEASE_S } from './values.ts';
+import { ErasingPass, LEASE_S } from './values.ts';
 
 /** A call goes on for so long; what is left then is erased in the background. Milliseconds. */
 const ANSWER_MS = 20_000;
@@ -39,7 +39,7 @@ export async function eraseRecord(
   const entity = await entityFor(app, caller, entityName);
   if (!isUuid(id)) throw notFound('record');
   const erasure = await begun(app, caller, entity, id.toLowerCase(), versions);
-  return eraseValues(app, erasure, performance.now() + ANSWER_MS);
+  return new ErasingPass(app, erasure).eraseUntil(performance.now() + ANSWER_MS);
 }
 
 /** Deletes the record if it has not been, and records that it is to be erased. */

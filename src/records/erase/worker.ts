@@ -1,0 +1,82 @@
+// Erasures in the background: what a call has left, what a process has left that died, and the second passes. A process goes on
+// with one erasure of a tenant, of several tenants in slices of time, so that a record with a hundred thousand versions delays
+// nobody else's. One that fails is tried again when its lease has ended, and delays none.
+// Contract: history#erase, neighbours#fair-shares.
+import type { App } from '../../app.ts';
+import type { Erasure } from '../../events/erasure.ts';
+import { sql } from '../../runtime/sql.ts';
+import { inTurn, TenantSlices } from '../../runtime/tenant-slices.ts';
+import { startWorker, type Worker } from '../../runtime/worker.ts';
+import { ErasingPass, LEASE_S } from './values.ts';
+
+const POLL_MS = 5_000;
+/** Tenants whose erasures a process goes on with; each may remember thousands of events that it has found. */
+const TENANTS_MAX = 16;
+
+interface Underway {
+  erasure: Erasure;
+  pass: ErasingPass;
+}
+
+export function startErasures(app: App): Worker {
+  const erasures = new Erasures(app);
+  const once = (signal: AbortSignal): Promise<number> => erasures.once(signal);
+  return startWorker({ name: 'erasures', once, pollMs: POLL_MS, log: app.log });
+}
+
+export class Erasures {
+  /** By tenant. */
+  readonly #underway = new Map<string, Underway>();
+  /** The tenant whose erasure was taken last, in the order of their ids. */
+  #latest = '00000000-0000-0000-0000-000000000000';
+
+  constructor(private readonly app: App) {}
+
+  /** One round: a slice of an erasure of each tenant. Resolves to the number of erasures. */
+  async once(signal: AbortSignal): Promise<number> {
+    await this.#take();
+    const underway = [...this.#underway.values()];
+    const slices = new TenantSlices<Underway>({
+      tenantOf: ({ erasure }) => erasure.tenantId,
+      keyOf: ({ erasure }) => erasure.recordId,
+      serve: (one, until) => this.#goOn(one, until, signal),
+    });
+    await slices.serve(underway);
+    return underway.length;
+  }
+
+  /** Takes the due erasures of further tenants, in turn. */
+  async #take(): Promise<void> {
+    const taken = await this.app.db.rows<Erasure>(sql`
+      update platform.erasures as e set due_at = now() + make_interval(secs => ${LEASE_S}::int)
+      from (
+        select e.tenant_id, e.record_id from (
+          select distinct on (d.tenant_id) d.tenant_id, d.record_id from platform.erasures as d
+          where d.due_at <= now() and d.tenant_id <> all(${[...this.#underway.keys()]}::uuid[])
+          order by d.tenant_id, d.due_at
+        ) as first
+        join platform.erasures as e on e.tenant_id = first.tenant_id and e.record_id = first.record_id
+        where e.due_at <= now()
+        order by e.tenant_id <= ${this.#latest}::uuid, e.tenant_id
+        limit ${TENANTS_MAX - this.#underway.size}::int
+        for update of e skip locked
+      ) as due
+      where e.tenant_id = due.tenant_id and e.record_id = due.record_id
+      returning e.tenant_id as "tenantId", e.record_id as "recordId", e.at, e.actor as by, e.seq`);
+    for (const erasure of taken) {
+      this.#underway.set(erasure.tenantId, { erasure, pass: new ErasingPass(this.app, erasure) });
+    }
+    const tenants = taken.map(({ tenantId }) => tenantId).sort();
+    this.#latest = inTurn(tenants, (id) => id, this.#latest).at(-1) ?? this.#latest;
+  }
+
+  async #goOn({ erasure, pass }: Underway, until: number, signal: AbortSignal): Promise<void> {
+    const { tenantId, recordId } = erasure;
+    try {
+      if (await pass.eraseUntil(until, signal)) this.#underway.delete(tenantId);
+    } catch (cause) {
+      this.#underway.delete(tenantId);
+      this.app.log.warn('a record could not be erased yet', { tenantId, recordId, cause });
+    }
+  }
+}
