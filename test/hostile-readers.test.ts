@@ -368,6 +368,12 @@ describe('sockets', () => {
     for (let i = 0; i < 4; i++) waiting.receive('x'.repeat(60_000));
     expect(closed).toEqual([]);
     for (let i = 0; i < 5; i++) flooded.receive('x'.repeat(60_000));
+    expect([waiting.send('{}'), flooded.send('{}')]).toEqual([true, false]);
+    await until(
+      () => closed.length > 0,
+      4_000,
+      () => 'not closed',
+    );
     expect(closed).toEqual([1008]);
     flooded.finish(1008);
   });

@@ -196,6 +196,34 @@ test('an event goes to the connections that subscribe to its entity, an event of
   expect([connections.remove(a), connections.remove(both), connections.isEmpty]).toEqual([true, true, true]);
 });
 
+test('events that come together go out together, once to each connection, and a large one by itself', async () => {
+  const { app } = service;
+  const tenant = await service.tenant();
+  const load = () => resolveCaller(app, { kind: 'owner_key', value: tenant.key });
+  const connections = new TenantConnections(app, tenant.id);
+  const one: string[] = [];
+  const other: string[] = [];
+  for (const seen of [one, other]) {
+    const connection: LiveConnection = {
+      deliver: (_, { event }) => void seen.push(event.type),
+      flush: () => void seen.push('flush'),
+      disconnect: () => undefined,
+    };
+    connections.add({ key: 'all', load, isKnownGood: () => true }, await load(), connection, [ALL_ENTITIES]);
+  }
+  const send = (type: CommittedEvent['type'], length = 2): void =>
+    connections.event({ ...EVENT, tenantId: tenant.id, type }, length);
+  for (const type of ['record.created', 'record.updated', 'record.deleted'] as const) send(type);
+  await connections.drained();
+  send('record.created');
+  send('record.updated', 1_000_000);
+  send('record.deleted');
+  await connections.drained();
+  const [a, b, c] = ['record.created', 'record.updated', 'record.deleted'];
+  const expected = [a, b, c, 'flush', a, b, 'flush', c, 'flush'];
+  expect([one, other]).toEqual([expected, expected]);
+});
+
 const EVENT: CommittedEvent = {
   ...{ id: newId(), seq: 1, at: '2026-01-01T00:00:00.000Z', xid: '1', tenantId: '', type: 'rule.executed', row: null },
   ...{ entityId: null, entity: null, recordId: null, payload: {}, actor: null, triggeredBy: 'rule', depth: 0 },

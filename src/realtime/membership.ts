@@ -12,6 +12,8 @@ export type CloseReason = 'revoked' | 'gap' | 'stopping';
 export interface LiveConnection {
   /** `projection` is null when the connection may see nothing of the event's entity. */
   deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void;
+  /** Sends what `deliver` has held, so that events that come together go out in one write. */
+  flush?(): void;
   disconnect(membership: Membership, reason: CloseReason): void;
   accessLoaded?(): void;
   /** Events are dropped: true when the connection reads them from the feed instead. */

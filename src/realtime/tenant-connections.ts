@@ -40,6 +40,8 @@ export class TenantConnections implements Subscriber {
   /** The length of the queued events' JSON. */
   #queuedLength = 0;
   #draining: Promise<void> | undefined;
+  /** The connections that may hold events to send. */
+  readonly #delivered = new Set<LiveConnection>();
   #refreshing: Promise<void> | undefined;
   #nextBatchAt = Number.NEGATIVE_INFINITY;
 
@@ -186,10 +188,22 @@ export class TenantConnections implements Subscriber {
       const next = this.#queue.shift();
       if (next === undefined) break;
       this.#queuedLength -= next.length;
-      if (next.length >= LARGE) await this.waiting.makeRoom();
+      const isLarge = next.length >= LARGE;
+      if (isLarge) await this.waiting.makeRoom();
       recipients = Math.max(recipients, await this.#deliver(next.event));
+      if (isLarge) await this.#flush();
     }
+    await this.#flush();
     return recipients;
+  }
+
+  async #flush(): Promise<void> {
+    for (const connection of this.#delivered) {
+      const turn = giveWay();
+      if (turn !== undefined) await turn;
+      connection.flush?.();
+    }
+    this.#delivered.clear();
   }
 
   /** Gives the event loop a turn between connections, and loads access that has changed meanwhile. Resolves to the number of recipients. */
@@ -211,6 +225,7 @@ export class TenantConnections implements Subscriber {
         const { entity } = current;
         const projection = entity === undefined ? null : member.group.projectionOf(entity);
         member.connection.deliver(member, serializer, projection);
+        if (member.connection.flush !== undefined) this.#delivered.add(member.connection);
       }
     }
     return recipients;

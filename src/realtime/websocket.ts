@@ -130,7 +130,14 @@ export class WebSocketConnection implements LiveConnection, Reader {
     if (membership !== this.#membership || this.#state.phase !== 'ready') return;
     if (!this.#subscriptions.admits(event.entity ?? '', serializer) || projection === null || event.row === null)
       return;
-    if (admits(this.#narrowing.events, event.type)) this.#sendText(serializer.text(projection));
+    if (!admits(this.#narrowing.events, event.type)) return;
+    const text = serializer.text(projection);
+    this.#socket?.hold(text);
+    this.#countSent(text);
+  }
+
+  flush(): void {
+    this.#socket?.flush();
   }
 
   accessLoaded(): void {
@@ -282,6 +289,10 @@ export class WebSocketConnection implements LiveConnection, Reader {
 
   #sendText(text: string): void {
     this.#socket?.send(text);
+    this.#countSent(text);
+  }
+
+  #countSent(text: string): void {
     if (this.tenantId !== '') this.app.counters.of(this.tenantId).sentBytes += Buffer.byteLength(text);
   }
 }

@@ -159,6 +159,10 @@ class BunTransport<D extends object> implements Transport {
     this.ws.send(text);
   }
 
+  together(sends: () => void): void {
+    this.ws.cork(sends);
+  }
+
   buffered(): number {
     return this.ws.getBufferedAmount();
   }

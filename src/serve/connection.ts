@@ -13,7 +13,11 @@ const MAX_PENDING = 256;
 const MAX_PENDING_FRAMES = 4;
 /** Within one turn of the event loop no runtime can flush, so a burst may exceed the limit by this factor. */
 const BURST_FACTOR = 4;
-const TOO_MANY: [code: number, reason: string] = [1008, 'too many messages at once'];
+/**
+ * A client that sends too many messages is closed after this time, since it costs less to drop what it sends than to let it
+ * connect again at once.
+ */
+const FLOODED_CLOSE_MS = 1_000;
 /** Of a text in memory, at most. */
 const BYTES_PER_UNIT = 2;
 /** How long a client has to complete the closing handshake; not every runtime cuts off one that does not. */
@@ -22,6 +26,8 @@ const CLOSE_TIMEOUT_MS = 1_000;
 /** What a runtime's own socket can do. */
 export interface Transport {
   send(text: string): void;
+  /** Runs what sends several texts, which go out in one write, if the runtime can. */
+  together?(sends: () => void): void;
   buffered(): number;
   close(code: number, reason: string): void;
   /** Drops the connection with everything that has not been sent, if the runtime can. */
@@ -42,6 +48,8 @@ export class Connection<D extends object> implements TextSocket<D> {
   #queue: Received[] | undefined;
   /** Characters of the queued messages. */
   #pendingLength = 0;
+  /** The texts to send with the next `flush`. */
+  #held: string[] = [];
   #closeTimer: ReturnType<typeof setTimeout> | undefined;
   /** Most connections never send a ping. */
   #pings: Pace | undefined;
@@ -58,8 +66,17 @@ export class Connection<D extends object> implements TextSocket<D> {
   }
 
   send(text: string): boolean {
+    this.hold(text);
+    return this.flush();
+  }
+
+  hold(text: string): void {
+    if (this.#open) this.#held.push(text);
+  }
+
+  flush(): boolean {
     if (!this.#open) return false;
-    this.transport.send(text);
+    this.#sendHeld();
     const buffered = this.transport.buffered();
     if (buffered <= this.handler.maxBufferedBytes) return true;
     if (buffered > this.handler.maxBufferedBytes * BURST_FACTOR) return this.#closeSlowReader();
@@ -68,9 +85,19 @@ export class Connection<D extends object> implements TextSocket<D> {
   }
 
   close(code: number, reason = ''): void {
-    if (!this.#open) return;
+    if (this.#stop()) this.#closeTransport(code, reason);
+  }
+
+  /** Nothing is received or sent from now on; false when that was so before. */
+  #stop(): boolean {
+    if (!this.#open) return false;
+    this.#sendHeld();
     this.#open = false;
     this.#dropWaiting();
+    return true;
+  }
+
+  #closeTransport(code: number, reason: string): void {
     this.#closeTimer = setTimeout(() => {
       this.transport.terminate?.();
       this.finish(1006);
@@ -91,19 +118,8 @@ export class Connection<D extends object> implements TextSocket<D> {
   receive(frame: unknown): void {
     if (!this.#open) return;
     const violation = this.#violation(frame);
-    if (violation) {
-      this.close(...violation);
-      return;
-    }
-    const text = frame as string;
-    const leave = this.handler.hold(this, text.length * BYTES_PER_UNIT);
-    if (leave === null) {
-      this.close(...TOO_MANY);
-      return;
-    }
-    this.#pendingLength += text.length;
-    if (this.#queue !== undefined) this.#queue.push({ text, leave });
-    else void this.#handleAll([{ text, leave }]);
+    if (violation !== undefined) this.close(...violation);
+    else this.#take(frame as string);
   }
 
   /**
@@ -136,9 +152,28 @@ export class Connection<D extends object> implements TextSocket<D> {
 
   #violation(frame: unknown): [code: number, reason: string] | undefined {
     if (typeof frame !== 'string') return [1003, 'text frames only'];
-    if (longerThan(frame, this.handler.maxFrameBytes)) return [1009, 'frame too large'];
-    const isTooMuch = this.#pendingLength + frame.length > this.handler.maxFrameBytes * MAX_PENDING_FRAMES;
-    return (this.#queue?.length ?? 0) >= MAX_PENDING || isTooMuch ? TOO_MANY : undefined;
+    return longerThan(frame, this.handler.maxFrameBytes) ? [1009, 'frame too large'] : undefined;
+  }
+
+  #isWaitingFull(text: string): boolean {
+    if ((this.#queue?.length ?? 0) >= MAX_PENDING) return true;
+    return this.#pendingLength + text.length > this.handler.maxFrameBytes * MAX_PENDING_FRAMES;
+  }
+
+  #closeFlooded(): void {
+    this.#stop();
+    this.#closeTimer = setTimeout(() => this.#closeTransport(1008, 'too many messages at once'), FLOODED_CLOSE_MS);
+  }
+
+  #take(text: string): void {
+    const leave = this.#isWaitingFull(text) ? null : this.handler.hold(this, text.length * BYTES_PER_UNIT);
+    if (leave === null) {
+      this.#closeFlooded();
+      return;
+    }
+    this.#pendingLength += text.length;
+    if (this.#queue !== undefined) this.#queue.push({ text, leave });
+    else void this.#handleAll([{ text, leave }]);
   }
 
   /** One after the other: a queued message costs nothing but its place, so that a flood is cheap to receive. */
@@ -156,6 +191,18 @@ export class Connection<D extends object> implements TextSocket<D> {
       this.#pendingLength -= text.length;
     }
     this.#queue = undefined;
+  }
+
+  #sendHeld(): void {
+    const { transport } = this;
+    const held = this.#held;
+    if (held.length === 0) return;
+    this.#held = [];
+    const sends = (): void => {
+      for (const text of held) transport.send(text);
+    };
+    if (held.length > 1 && transport.together !== undefined) transport.together(sends);
+    else sends();
   }
 
   /** Nothing follows the message that is being handled. */
