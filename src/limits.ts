@@ -255,7 +255,7 @@ export const LIMITS = {
   unauthenticatedSockets: { perAddress: 1_000, total: 2_000 },
   /** Messages that a process handles: of a socket, of a tenant or, before `auth`, of an address; pings and pongs of a socket; bytes not handled yet. */
   socketMessages: { perSecond: 1_000, burst: 2_000, tenantPerSecond: 2_000, tenantBurst: 10_000, waitMaxMs: 10_000 },
-  socketPings: { perSecond: 10, burst: 100 },
+  socketPings: { perSecond: 10, burst: 20 },
   socketMessageBytes: { strangers: 67_108_864, tenants: 134_217_728 },
   webhook: {
     urlMax: 2_048,

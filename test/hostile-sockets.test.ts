@@ -175,6 +175,21 @@ test('messages beyond the pace wait: of a socket, and of all sockets of a tenant
   expect(paces.take(newPace(), 'c', 'x', 60_000)).toBe(0);
 });
 
+test('pings count on while a connection is being closed', () => {
+  const ended: string[] = [];
+  const transport = {
+    send: () => {},
+    buffered: () => 0,
+    close: () => void ended.push('closing'),
+    terminate: () => void ended.push('cut'),
+  };
+  const handler = { close: (_: unknown, code: number) => void ended.push(String(code)) };
+  const connection = new Connection({}, handler as unknown as SocketHandler<object>, transport, () => {});
+  connection.close(1001);
+  for (let i = 0; i < 2 * LIMITS.socketPings.burst; i++) connection.controlled(0);
+  expect(ended).toEqual(['closing', 'cut', '1008']);
+});
+
 // Deno answers pings outside the event loop, and tells the service nothing of them.
 if (process.env.SERVICE_RUNTIME !== 'deno') {
   test.each([

@@ -124,14 +124,12 @@ export class Connection<D extends object> implements TextSocket<D> {
 
   /**
    * A ping or a pong has arrived, which the runtime answers before anybody can wait for a turn: whoever floods the event loop with
-   * them is cut off without a closing handshake, with what it has sent.
+   * them, also while the connection is being closed, is cut off without a closing handshake, with what it has sent.
    */
   controlled(nowMs = performance.now()): void {
-    if (!this.#open) return;
+    if (this.#finished) return;
     this.#pings ??= new Pace(LIMITS.socketPings);
     if (this.#pings.take(1, nowMs) === 0) return;
-    this.#open = false;
-    this.#dropWaiting();
     this.transport.terminate?.();
     this.finish(1008);
   }
