@@ -122,7 +122,7 @@ export const LIMITS = {
   tenant: { nameMax: 200 },
   customDomain: { lookupMs: 2_000, checkEveryMs: 10_000, recheckMs: 300_000, checksPerRound: 20 },
   session: { ttlMs: 12 * 60 * 60 * 1_000 },
-  key: { labelMax: 100, cachedBytesMax: 16_777_216 },
+  key: { labelMax: 100, cachedBytesMax: 16_777_216, expiredShown: 500 },
   platformApi: { rolesMax: 50, roleNameMax: 100, ttlDaysMax: 3_650, keysMax: 500 },
   publicKey: {
     ttlDays: { default: 90, max: 365 },

@@ -1,4 +1,4 @@
-// What a tenant keeps besides its records is bounded: messages, invitations, password resets, responses for
+// What a tenant keeps besides its records is bounded: messages, invitations, password resets, keys that have ended, responses for
 // Idempotency-Key. The stored counts are set near a limit here, rather than filling it.
 // Contract: neighbours#byte-budgets, decisions#retention.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
@@ -31,7 +31,7 @@ async function addStored(kind: StoredKind, count: number, bytes: number): Promis
     on conflict (tenant_id, kind, slot) do update set n = excluded.n, bytes = excluded.bytes`);
 }
 
-type Table = 'messages' | 'invitations' | 'password_resets' | 'user_sessions' | 'stream_tickets';
+type Table = 'messages' | 'invitations' | 'password_resets' | 'user_sessions' | 'stream_tickets' | 'owner_keys';
 
 async function count(table: Table): Promise<number> {
   const row = await service.app.db.first<{ n: number }>(sql`
@@ -184,6 +184,34 @@ test('sessions of users and tickets for streams are deleted when they have expir
   }
   await cleanUpOnce(service.app, NEVER);
   expect([await count('user_sessions'), await count('stream_tickets')]).toEqual([1, 1]);
+});
+
+test('an owner key is deleted 30 days after it was revoked or has expired, but for the first one', async () => {
+  const issue = async (): Promise<string> => (await tenant.post('/api/keys', { label: 'program' })).body.data.id;
+  const [revoked, expired, recent] = [await issue(), await issue(), await issue()];
+  await tenant.delete(`/api/keys/${revoked}`);
+  await tenant.delete(`/api/keys/${recent}`);
+  const { db } = service.app;
+  await db.rows(sql`
+    update platform.owner_keys set revoked_at = now() - interval '32 days' where id = ${revoked}::uuid`);
+  await db.rows(sql`
+    update platform.owner_keys set expires_at = now() - interval '32 days' where id = ${expired}::uuid`);
+  await cleanUpOnce(service.app, NEVER);
+  expect(await count('owner_keys')).toBe(2);
+  await db.rows(sql`
+    update platform.owner_keys set revoked_at = now() - interval '32 days' where tenant_id = ${tenant.id}::uuid`);
+  await cleanUpOnce(service.app, NEVER);
+  expect(await count('owner_keys')).toBe(1);
+});
+
+test('the list of owner keys shows the active ones and the 500 that expired last', async () => {
+  await service.app.db.rows(sql`
+    insert into platform.owner_keys (id, tenant_id, label, prefix, hash, expires_at)
+    select platform.uuidv7(), ${tenant.id}::uuid, n::text, 'svc_ak_', decode(md5(n || ${tenant.id}), 'hex'), now() - n * interval '1 s'
+    from generate_series(1, 600) as n`);
+  const labels: string[] = (await tenant.get('/api/keys')).body.data.map(({ label }: { label: string }) => label);
+  expect(labels).toHaveLength(501);
+  expect(labels.filter((label) => Number(label) > 500)).toEqual([]);
 });
 
 test('MCP sessions are deleted when a day has passed, and by no other caller’s new one', async () => {

@@ -1,5 +1,6 @@
-// Retention: events and deliveries are kept EVENT_RETENTION_DAYS, or as long as a tenant's shorter setting says; read messages, ended invitations and password resets 30 days
-// from then; responses under an Idempotency-Key, counts of rule chains and of slow lists 24 hours, usage 400 days, sessions and tickets until
+// Retention: events and deliveries are kept EVENT_RETENTION_DAYS, or as long as a tenant's shorter setting says, and keys that have
+// ended as long as events, whose actors they are; read messages, ended invitations and password resets 30 days from then; responses
+// under an Idempotency-Key, counts of rule chains and of slow lists 24 hours, usage 400 days, sessions and tickets until
 // they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one go to
 // the default partition, from which they are deleted by age. An advisory lock lets one process change partitions. The worker
 // also builds the indexes by record that partitions lack (record-indexes.ts).
@@ -197,6 +198,15 @@ function expired(now: Date, keptDays: number): Sql[] {
       sql`platform.password_resets`,
       sql`expires_at < ${before(LIMITS.passwordReset.keptDays * DAY_MS)}::timestamptz`,
     ),
+    // Not the tenant's first one, which its limit does not count.
+    deletion(
+      sql`platform.owner_keys`,
+      sql`least(revoked_at, expires_at) < ${oldest}::timestamptz and exists (
+        select from platform.owner_keys as o where o.tenant_id = owner_keys.tenant_id and o.id < owner_keys.id)`,
+    ),
+    deletion(sql`platform.platform_keys`, sql`least(revoked_at, expires_at) < ${oldest}::timestamptz`),
+    // An expired one may be renewed; it has worked for a day at least, so that there are few.
+    deletion(sql`platform.public_keys`, sql`revoked_at < ${oldest}::timestamptz`),
     deletion(sql`platform.admin_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
     deletion(sql`platform.user_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
     deletion(

@@ -8,7 +8,7 @@ import { check } from '../http/check.ts';
 import { closed, FutureTimestamp, nullable, optional, Timestamp, text } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { type Queries, sql } from '../runtime/sql.ts';
-import { requireRoom } from '../tenants/definition-counts.ts';
+import { IS_ACTIVE_KEY, requireRoom } from '../tenants/definition-counts.ts';
 import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 
 const Label = text(LIMITS.key.labelMax, { examples: ['nightly import'] });
@@ -47,8 +47,13 @@ export async function issueOwnerKey(
   });
 }
 
+/** Without those that have expired before `expiredShown` others: a key may expire at once, so that there is no end of them. */
 export function listOwnerKeys(app: App, caller: TenantCaller): Promise<OwnerKey[]> {
-  return OWNER_KEYS.list(app.db, keysOf(caller));
+  const isOwn = keysOf(caller);
+  const expired = sql`
+    select id from platform.owner_keys where ${isOwn} and expires_at <= now()
+    order by expires_at desc, id desc limit ${LIMITS.key.expiredShown}::int`;
+  return OWNER_KEYS.list(app.db, sql`${isOwn} and (${IS_ACTIVE_KEY} or id in (${expired}))`);
 }
 
 export function revokeOwnerKey(app: App, caller: TenantCaller, id: string) {
