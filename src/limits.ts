@@ -110,7 +110,7 @@ export const LIMITS = {
     /** The runtime buffers so much of a body before the service reads it; for a tenant's request it counts until the response. */
     takenIn: { declared: 1_048_576, undeclared: 131_072 },
   },
-  /** `refusals`: 503 responses that close connections of a network's strangers. `openings`: a tenant's streams and sockets. */
+  /** `refusals`: 503 responses that close connections of a network's strangers. `openings`: a tenant's streams and sockets, a network's handshakes of sockets. */
   connection: {
     silentMs: 10_000,
     refusals: { perSecond: 50, burst: 100, waitMaxMs: 10_000 },

@@ -378,13 +378,13 @@ describe('sockets', () => {
     flooded.finish(1008);
   });
 
-  test('a connection without auth for ten seconds is closed with 4401 and no longer counted', () => {
+  test('a connection without auth for ten seconds is closed with 4401 and no longer counted', async () => {
     const { unauthenticated } = realtimeOf(service.app);
+    const handler = socketHandler(service.app);
+    const data = await handler.upgrade(new Request('http://localhost/ws'), '127.0.0.1');
     const timers = spyOn(globalThis, 'setTimeout');
     try {
-      const handler = socketHandler(service.app);
       const closed: number[] = [];
-      const data = handler.upgrade(new Request('http://localhost/ws'), '127.0.0.1') as object;
       const socket = { data, buffered: 0, send: () => true, close: (code: number) => void closed.push(code) };
       handler.open(socket as unknown as TextSocket<never>);
       const [expire, afterMs] = timers.mock.lastCall as unknown as [() => void, number];

@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { HeldMessages, MessagePaces, SocketMessages } from '../src/realtime/message-pace.ts';
+import { socketHandler } from '../src/realtime/websocket-endpoint.ts';
 import { Pace } from '../src/runtime/pace.ts';
 import type { SocketHandler } from '../src/runtime/socket.ts';
 import { Connection } from '../src/serve/connection.ts';
@@ -206,6 +207,25 @@ if (process.env.SERVICE_RUNTIME !== 'deno') {
     close();
   });
 }
+
+test('a network that connects again and again waits, another does not', async () => {
+  const { burst, perSecond } = LIMITS.connection.openings;
+  const { upgrade } = socketHandler(service.app);
+  const finished: string[] = [];
+  const connect = async (address: string): Promise<void> => {
+    await upgrade(new Request(`${service.url}/ws`), address);
+    finished.push(address);
+  };
+  const [one, other] = ['192.0.2.7', '198.51.100.7'];
+  const all = Promise.all(Array.from({ length: burst + perSecond }, () => connect(one)));
+  await connect(other);
+  const waiting = burst + perSecond - (finished.length - 1);
+  expect(finished.at(-1)).toBe(other);
+  expect(waiting).toBeGreaterThan(0);
+  expect(waiting).toBeLessThanOrEqual(perSecond);
+  await all;
+  expect(finished).toHaveLength(burst + perSecond + 1);
+});
 
 test('messages that wait share a budget of bytes, half of it for one network, and go with their socket', async () => {
   const { tenantBurst, waitMaxMs } = LIMITS.socketMessages;
