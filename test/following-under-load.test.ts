@@ -1,6 +1,6 @@
-// Connections that follow the feed while live events are dropped, because too many wait, and while one begins to follow.
+// Connections that follow the feed while live events are dropped, because too many wait, and while one begins to follow. What
+// waits is made to wait by taking the place of parts of the service, which must run in this process.
 // Contract: feed#resume, feed#filtered-subscriptions.
-// What waits is made to wait by taking the place of parts of the service, which must run in this process.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { feedHeadsOf } from '../src/events/feed-heads.ts';

@@ -10,6 +10,7 @@ import { feedHeadsOf } from '../events/feed-heads.ts';
 import { sized } from '../http/bounded-response.ts';
 import { type ChangesCursor, openCursor, rightsKeyOf, sealCursor } from '../http/changes-cursor.ts';
 import { LIMITS } from '../limits.ts';
+import { Semaphore } from '../runtime/concurrency.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { currentWork } from '../runtime/work.ts';
 import type { Follower } from './follower.ts';
@@ -18,7 +19,9 @@ import { type Entry, type FeedPage, PageReader } from './page.ts';
 import { type ChangesQuery, readSelection, wantedOf } from './selection.ts';
 import { changeWaitsOf, type Wait } from './waits.ts';
 
-const { limitDefault, pageBytes, scanMs } = LIMITS.changes;
+const { limitDefault, pageBytes, scanMs, waitingPerTenant: shareWaitingMax } = LIMITS.changes;
+/** Where what a change has woken reads in turn: of a thousand at once, many would wait for a connection until they are refused. */
+const woken = new Semaphore({ slots: 8, operatorSlots: 0, shareWaitingMax });
 
 /** `bytesMax` bounds the items as JSON. */
 export async function readChanges(
@@ -39,10 +42,13 @@ export async function readChanges(
   const pages = new PageReader(app, { entries: limit, bytes: bytesMax, scanMs });
   const deadline = performance.now() + (query.wait ?? 0) * 1_000;
   let wait: Wait | undefined;
+  let endTurn: (() => void) | undefined;
   let current = { caller, selection, cursor };
   try {
     for (;;) {
       const page = await pages.page(current.caller, current.selection, current.cursor);
+      endTurn?.();
+      endTurn = undefined;
       const isLate = performance.now() >= deadline || changeWaitsOf(app).isClosing;
       if (page.entries.length > 0 || isLate) return shown(app, caller.tenant.id, page);
       if (page.hasMore) {
@@ -56,11 +62,13 @@ export async function readChanges(
       } else {
         await wait.next(deadline - performance.now(), currentWork().signal?.());
         if (currentWork().signal?.().aborted === true) throw clientGone();
+        endTurn = await woken.enter(currentWork());
       }
       const later = await now();
       current = { caller: later, selection: await readSelection(app, later, wanted), cursor: page.cursor };
     }
   } finally {
+    endTurn?.();
     wait?.leave();
   }
 }
