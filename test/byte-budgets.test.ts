@@ -120,6 +120,20 @@ describe('responses', () => {
   }, 60_000);
 });
 
+/** Runs something as a call of the tenant. */
+function asCallOf({ id }: TestTenant, run: () => Promise<void>): Promise<void> {
+  const { signal } = new AbortController();
+  return forClient(
+    '192.0.2.1',
+    () => signal,
+    null,
+    () => {
+      countFor(id, false);
+      return run();
+    },
+  );
+}
+
 describe('large calls at once', () => {
   test('those of a tenant that has its places wait, while its small calls and other tenants go on', async () => {
     tenant = await service.tenant();
@@ -131,17 +145,11 @@ describe('large calls at once', () => {
     const ended = Promise.withResolvers<void>();
     const placed = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const holding = placed.map(({ resolve }) =>
-      forClient(
-        '192.0.2.1',
-        () => new AbortController().signal,
-        null,
-        async () => {
-          countFor(mine.id, false);
-          await waitForPlace();
-          resolve();
-          await ended.promise;
-        },
-      ),
+      asCallOf(mine, async () => {
+        await waitForPlace();
+        resolve();
+        await ended.promise;
+      }),
     );
     await Promise.all(placed.map(({ promise }) => promise));
     const ids = (await mine.get(`${path}?fields=title`)).body.data.items.map(({ id }: Json) => id);
@@ -187,16 +195,10 @@ test('a record that is read by itself counts with what its call holds while its 
   const asOf = new Date(Date.now() + 1_000).toISOString();
   const ended = Promise.withResolvers<void>();
   const holding = Array.from({ length: smallBytes / 2 / bytesFrom + running / 2 }, () =>
-    forClient(
-      '192.0.2.1',
-      () => new AbortController().signal,
-      null,
-      async () => {
-        countFor(tenant.id, false);
-        holdBytes(currentWork(), bytesFrom - 1);
-        await ended.promise;
-      },
-    ),
+    asCallOf(tenant, async () => {
+      holdBytes(currentWork(), bytesFrom - 1);
+      await ended.promise;
+    }),
   );
   const question = { as: { role: 'member' }, operation: 'read', entity: 'files', record_id: id };
   const calls = [

@@ -187,7 +187,7 @@ test('pings count on while a connection is being closed', () => {
   const handler = { close: (_: unknown, code: number) => void ended.push(String(code)) };
   const connection = new Connection({}, handler as unknown as SocketHandler<object>, transport, () => {});
   connection.close(1001);
-  for (let i = 0; i < 2 * LIMITS.socketPings.burst; i++) connection.controlled(0);
+  for (let i = 0; i < 2 * LIMITS.socketPings.burst; i++) connection.receiveControlFrame(0);
   expect(ended).toEqual(['closing', 'cut', '1008']);
 });
 

@@ -161,21 +161,35 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
   });
 }
 
-test('an event goes to the connections that subscribe to its entity, an event of no entity to all', async () => {
+/** The connections of a new tenant, which are all of its owner key. */
+async function newConnections() {
   const { app } = service;
   const tenant = await service.tenant();
   const load = () => resolveCaller(app, { kind: 'owner_key', value: tenant.key });
   const connections = new TenantConnections(app, tenant.id);
+  return {
+    connections,
+    join: async (connection: LiveConnection, ...entities: string[]) =>
+      connections.add({ key: 'all', load, isKnownGood: () => true }, await load(), connection, entities),
+    send: (event: Partial<CommittedEvent>, length = 2): void =>
+      connections.event({ ...EVENT, tenantId: tenant.id, ...event }, length),
+  };
+}
+
+test('an event goes to the connections that subscribe to its entity, an event of no entity to all', async () => {
+  const { connections, join, send } = await newConnections();
   const delivered: string[] = [];
   const connection: LiveConnection = {
     deliver: ({ entities }, { event }) => void delivered.push(`${entities.join()} of ${event.entity}`),
     disconnect: () => undefined,
   };
-  const join = async (...entities: string[]) =>
-    connections.add({ key: 'all', load, isKnownGood: () => true }, await load(), connection, entities);
-  const [a, both, whole] = [await join('a'), await join('a', 'b'), await join(ALL_ENTITIES)];
+  const [a, both, whole] = [
+    await join(connection, 'a'),
+    await join(connection, 'a', 'b'),
+    await join(connection, ALL_ENTITIES),
+  ];
   const expectDelivery = async (entity: string | null, ...expected: string[]): Promise<void> => {
-    connections.event({ ...EVENT, tenantId: tenant.id, entity }, 2);
+    send({ entity });
     await until(
       () => delivered.length >= expected.length,
       10_000,
@@ -197,10 +211,7 @@ test('an event goes to the connections that subscribe to its entity, an event of
 });
 
 test('events that come together go out together, once to each connection, and a large one by itself', async () => {
-  const { app } = service;
-  const tenant = await service.tenant();
-  const load = () => resolveCaller(app, { kind: 'owner_key', value: tenant.key });
-  const connections = new TenantConnections(app, tenant.id);
+  const { connections, join, send } = await newConnections();
   const one: string[] = [];
   const other: string[] = [];
   for (const seen of [one, other]) {
@@ -209,15 +220,13 @@ test('events that come together go out together, once to each connection, and a 
       flush: () => void seen.push('flush'),
       disconnect: () => undefined,
     };
-    connections.add({ key: 'all', load, isKnownGood: () => true }, await load(), connection, [ALL_ENTITIES]);
+    await join(connection, ALL_ENTITIES);
   }
-  const send = (type: CommittedEvent['type'], length = 2): void =>
-    connections.event({ ...EVENT, tenantId: tenant.id, type }, length);
-  for (const type of ['record.created', 'record.updated', 'record.deleted'] as const) send(type);
+  for (const type of ['record.created', 'record.updated', 'record.deleted'] as const) send({ type });
   await connections.drained();
-  send('record.created');
-  send('record.updated', 1_000_000);
-  send('record.deleted');
+  send({ type: 'record.created' });
+  send({ type: 'record.updated' }, 1_000_000);
+  send({ type: 'record.deleted' });
   await connections.drained();
   const [a, b, c] = ['record.created', 'record.updated', 'record.deleted'];
   const expected = [a, b, c, 'flush', a, b, 'flush', c, 'flush'];

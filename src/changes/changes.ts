@@ -20,7 +20,7 @@ import { type ChangesQuery, readSelection, wantedOf } from './selection.ts';
 import { changeWaitsOf, type Wait } from './waits.ts';
 
 const { limitDefault, pageBytes, scanMs, waitingPerTenant: shareWaitingMax } = LIMITS.changes;
-/** Where what a change has woken reads in turn: of a thousand at once, many would wait for a connection until they are refused. */
+/** A change wakes a thousand requests at once. They read in turn, since many would otherwise wait too long for a connection. */
 const woken = new Semaphore({ slots: 8, operatorSlots: 0, shareWaitingMax });
 
 /** `bytesMax` bounds the items as JSON. */
@@ -42,33 +42,32 @@ export async function readChanges(
   const pages = new PageReader(app, { entries: limit, bytes: bytesMax, scanMs });
   const deadline = performance.now() + (query.wait ?? 0) * 1_000;
   let wait: Wait | undefined;
-  let endTurn: (() => void) | undefined;
-  let current = { caller, selection, cursor };
+  let page = await pages.page(caller, selection, cursor);
+  const next = async (): Promise<FeedPage> => {
+    const later = await now();
+    return pages.page(later, await readSelection(app, later, wanted), page.cursor);
+  };
   try {
     for (;;) {
-      const page = await pages.page(current.caller, current.selection, current.cursor);
-      endTurn?.();
-      endTurn = undefined;
       const isLate = performance.now() >= deadline || changeWaitsOf(app).isClosing;
       if (page.entries.length > 0 || isLate) return shown(app, caller.tenant.id, page);
       if (page.hasMore) {
         // Many changes that the caller may not see do not end the waiting either.
         if (currentWork().signal?.().aborted === true) throw clientGone();
+        page = await next();
       } else if (wait === undefined || !wait.isListening) {
         wait?.leave();
         wait = undefined;
         wait = await changeWaitsOf(app).enter(caller.tenant.id);
         // What was committed before the process listened wakes nobody.
+        page = await next();
       } else {
         await wait.next(deadline - performance.now(), currentWork().signal?.());
         if (currentWork().signal?.().aborted === true) throw clientGone();
-        endTurn = await woken.enter(currentWork());
+        page = await woken.run(next);
       }
-      const later = await now();
-      current = { caller: later, selection: await readSelection(app, later, wanted), cursor: page.cursor };
     }
   } finally {
-    endTurn?.();
     wait?.leave();
   }
 }

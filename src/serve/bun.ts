@@ -143,8 +143,8 @@ function websocketOf<D extends object>(
       open.start(connection);
     },
     message: (ws, frame) => ws.data.connection?.receive(frame),
-    ping: (ws) => ws.data.connection?.controlled(),
-    pong: (ws) => ws.data.connection?.controlled(),
+    ping: (ws) => ws.data.connection?.receiveControlFrame(),
+    pong: (ws) => ws.data.connection?.receiveControlFrame(),
     close: (ws, code) => {
       if (ws.data.connection) open.finish(ws.data.connection, code);
     },

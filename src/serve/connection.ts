@@ -123,10 +123,10 @@ export class Connection<D extends object> implements TextSocket<D> {
   }
 
   /**
-   * A ping or a pong has arrived, which the runtime answers before anybody can wait for a turn: whoever floods the event loop with
-   * them, also while the connection is being closed, is cut off without a closing handshake, with what it has sent.
+   * The runtime answers a ping at once, before other work gets a turn. A client that sends too many pings or pongs is therefore
+   * disconnected without a closing handshake, even while its connection is being closed.
    */
-  controlled(nowMs = performance.now()): void {
+  receiveControlFrame(nowMs = performance.now()): void {
     if (this.#finished) return;
     this.#pings ??= new Pace(LIMITS.socketPings);
     if (this.#pings.take(1, nowMs) === 0) return;

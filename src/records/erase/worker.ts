@@ -1,6 +1,6 @@
 // Erasures in the background: what a call has left, what a process has left that died, and the second passes. A process goes on
 // with one erasure of a tenant, of several tenants in slices of time, so that a record with a hundred thousand versions delays
-// nobody else's. One that fails is tried again when its lease has ended, and delays none.
+// no other tenant's. An erasure that fails does not delay the others: it is tried again when its lease has ended.
 // Contract: history#erase, neighbours#fair-shares.
 import type { App } from '../../app.ts';
 import type { Erasure } from '../../events/erasure.ts';
