@@ -3,12 +3,12 @@
 // the end: their results are stored in one statement with those of other tenants, which would wait.
 // The tables of a deleted tenant must be locked: what is written meanwhile may be left.
 // Contract: neighbours#fair-shares.
+import { LEAST_ID } from '../runtime/ids.ts';
 import { inParts, PART_ROWS } from '../runtime/parts.ts';
 import { GENERIC_PLANS, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { BY_TENANT, isOfTenant } from './feed.ts';
 
 const GREATEST = '9223372036854775807';
-const LEAST_ID = '00000000-0000-0000-0000-000000000000';
 
 /** Deletes a tenant's subscriptions' deliveries and its events. */
 export async function deleteOutboxOf(tx: Tx, tenantId: string): Promise<void> {

@@ -10,6 +10,9 @@ const SEQUENCE_MAX = 0xfff;
 /** Indexed by a random digit: the variant's two bits and two random bits. */
 const VARIANT = [...'0123456789abcdef'].map((digit) => ((Number.parseInt(digit, 16) & 0x3) | 0x8).toString(16));
 
+/** Before every other id in their order. */
+export const LEAST_ID = '00000000-0000-0000-0000-000000000000';
+
 let pool = '';
 let poolAt = 0;
 let lastMs = 0;

@@ -4,6 +4,7 @@
 // Contract: history#erase, neighbours#fair-shares.
 import type { App } from '../../app.ts';
 import type { Erasure } from '../../events/erasure.ts';
+import { LEAST_ID } from '../../runtime/ids.ts';
 import { sql } from '../../runtime/sql.ts';
 import { inTurn, TenantSlices } from '../../runtime/tenant-slices.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
@@ -28,7 +29,7 @@ export class Erasures {
   /** By tenant. */
   readonly #underway = new Map<string, Underway>();
   /** The tenant whose erasure was taken last, in the order of their ids. */
-  #latest = '00000000-0000-0000-0000-000000000000';
+  #latest = LEAST_ID;
 
   constructor(private readonly app: App) {}
 

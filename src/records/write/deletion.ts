@@ -7,6 +7,7 @@ import { accessScopeOf } from '../../entities/access-scope.ts';
 import type { Entity, Field, Reference } from '../../entities/field.ts';
 import { conflict, type ServiceError } from '../../errors.ts';
 import { columnOf } from '../../expression/to-sql.ts';
+import { LEAST_ID } from '../../runtime/ids.ts';
 import { type Queries, type Sql, sql } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import type { WritingInTransaction } from './context.ts';
@@ -15,7 +16,6 @@ import { applyRules, type PreparedRow } from './triggers.ts';
 
 /** Referring records read at once, and bytes of their values. */
 const BATCH = { rows: 500, bytes: 4_194_304 };
-const LOWEST_ID = '00000000-0000-0000-0000-000000000000';
 const R = sql`r`;
 
 /**
@@ -64,7 +64,7 @@ async function changeReferring(
   deleting: Set<string>,
 ): Promise<void> {
   const entity = entityOf(writing, reference);
-  for (let after = LOWEST_ID; ; ) {
+  for (let after = LEAST_ID; ; ) {
     const batch = await nextReferring(writing, reference, rows, after);
     const last = batch.at(-1);
     if (last === undefined) return;

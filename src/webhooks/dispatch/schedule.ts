@@ -6,18 +6,28 @@ import type { App } from '../../app.ts';
 import { EVERY_ENTITY } from '../../events/entity-change.ts';
 import type { CommitNotice } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
+import { LEAST_ID } from '../../runtime/ids.ts';
 import { sql } from '../../runtime/sql.ts';
+import { DueSubscriptions } from './due-subscriptions.ts';
 
 const SHARED_SET = 'webhooks';
 /** Between two reads of the shared schedule. */
 const POLL_MS = 250;
 const TENANTS_CACHED = 10_000;
-const TIMES_PER_SUBSCRIPTION = 32;
+/** Subscriptions that a sweep reads at once. */
+const SWEEP_PAGE = 1_000;
 /** Matches every subscription of the tenant. */
 const ANY_CHANGE = '*';
 
 /** The entity's id and the event type. */
 type ChangeKey = string;
+
+/** A subscription with pending deliveries, and when the first one is due. */
+interface PendingSubscription {
+  id: string;
+  tenant_id: string;
+  due_at: string;
+}
 
 interface Matches {
   id: string;
@@ -34,8 +44,7 @@ function matching(known: ReadonlyMap<ChangeKey, readonly string[]>, change: Chan
 }
 
 export class Schedule {
-  /** Scheduled claim times by subscription, ascending: an early claim does not replace a later one. */
-  readonly #due = new Map<string, readonly number[]>();
+  readonly #due = new DueSubscriptions((id) => this.#tenants.get(id));
   /** Committed changes by tenant whose subscriptions are not scheduled yet. */
   readonly #changed = new Map<string, Set<ChangeKey>>();
   /** The tenants of subscriptions, as far as they are known. */
@@ -46,6 +55,8 @@ export class Schedule {
   #sweepAt = 0;
   #pollAt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** When the timer fires. */
+  #wakesAt = Number.POSITIVE_INFINITY;
   #isClosed = false;
 
   constructor(
@@ -62,7 +73,7 @@ export class Schedule {
   }
 
   add(subscriptionId: string, atMs: number): void {
-    this.#insert(subscriptionId, atMs);
+    this.#due.add(subscriptionId, atMs);
     this.#setTimer();
   }
 
@@ -93,56 +104,21 @@ export class Schedule {
     if (this.#changed.size > 0) await this.#scheduleChanged();
     // Not awaited: claims must not wait for an unavailable broker.
     if (Date.now() >= this.#pollAt) void this.#pollShared(limit);
-    const now = Date.now();
-    const taken = this.#dueInTurn(limit, now);
-    for (const id of taken) {
-      const later = (this.#due.get(id) ?? []).filter((atMs) => atMs > now);
-      // Goes behind the subscriptions that are already waiting.
-      this.#due.delete(id);
-      if (later.length > 0) this.#due.set(id, later);
-    }
+    const taken = this.#due.take(limit, Date.now());
     this.#setTimer();
-    return taken;
-  }
-
-  #dueInTurn(limit: number, now: number): string[] {
-    const byTenant = new Map<string, string[]>();
-    for (const [id, times] of this.#due) {
-      if ((times[0] as number) > now) continue;
-      const tenant = this.#tenants.get(id) ?? id;
-      const known = byTenant.get(tenant);
-      if (known === undefined) byTenant.set(tenant, [id]);
-      else known.push(id);
-    }
-    const taken: string[] = [];
-    for (let turn = 0; byTenant.size > 0 && taken.length < limit; turn++) {
-      for (const [tenant, ids] of byTenant) {
-        const id = ids[turn];
-        if (id === undefined) byTenant.delete(tenant);
-        else if (taken.length < limit) taken.push(id);
-      }
-    }
     return taken;
   }
 
   /** The cached active subscriptions that match the change and have no claim due; none while the tenant is not cached. */
   idleFor(tenantId: string, entityId: string, type: string, nowMs: number): string[] {
     const known = this.#isClosed ? undefined : this.#subscriptions.get(tenantId);
-    const isDue = (id: string): boolean => (this.#due.get(id)?.[0] ?? Number.POSITIVE_INFINITY) <= nowMs;
     if (known === undefined) return [];
-    return matching(known, `${entityId} ${type}`).filter((id) => !isDue(id));
+    return matching(known, `${entityId} ${type}`).filter((id) => !this.#due.isDue(id, nowMs));
   }
 
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#timer);
-  }
-
-  #insert(subscriptionId: string, atMs: number): void {
-    const known = this.#due.get(subscriptionId) ?? [];
-    if (known.includes(atMs)) return;
-    const times = [...known, atMs].sort((a, b) => a - b);
-    this.#due.set(subscriptionId, times.slice(0, TIMES_PER_SUBSCRIPTION));
   }
 
   #markChanged(tenantId: string, change: ChangeKey): void {
@@ -172,7 +148,7 @@ export class Schedule {
     for (const [tenant, changes] of changed) {
       const known = this.#subscriptions.get(tenant);
       if (known === undefined) continue;
-      for (const change of changes) for (const id of matching(known, change)) this.#insert(id, now);
+      for (const change of changes) for (const id of matching(known, change)) this.#due.add(id, now);
     }
   }
 
@@ -205,7 +181,7 @@ export class Schedule {
     try {
       const ids = await this.app.broker.takeDue(SHARED_SET, limit);
       const now = Date.now();
-      for (const id of ids) this.#insert(id, now);
+      for (const id of ids) this.#due.add(id, now);
       if (ids.length > 0) this.wake();
     } catch (error) {
       this.app.log.debug('cannot read the shared schedule of deliveries', { error });
@@ -225,30 +201,45 @@ export class Schedule {
     }
   }
 
-  /** Schedules every subscription with a pending delivery. From the index alone: claims ask for the tenant as well. */
+  /** Schedules every subscription with a pending delivery, page by page: there may be a hundred thousand. */
   async #sweep(): Promise<void> {
-    const rows = await this.app.db.slow.rows<{ id: string; tenant_id: string; due_at: string }>(sql`
+    let page: PendingSubscription[];
+    let last = LEAST_ID;
+    do {
+      page = await this.#pendingAfter(last);
+      for (const { id, tenant_id, due_at } of page) {
+        this.#tenants.set(id, tenant_id);
+        this.#due.add(id, Date.parse(due_at) + 1);
+        last = id;
+      }
+    } while (page.length === SWEEP_PAGE);
+    this.#sweepAt = Date.now() + LIMITS.webhook.sweepMs * (0.9 + Math.random() * 0.2);
+  }
+
+  /** From the index alone: claims ask for the tenant as well. */
+  #pendingAfter(subscriptionId: string): Promise<PendingSubscription[]> {
+    return this.app.db.slow.rows<PendingSubscription>(sql`
       select s.id, s.tenant_id, d.due_at
       from platform.webhook_subscriptions as s
       cross join lateral (
         select min(d.next_at) as due_at from platform.webhook_deliveries as d
         where d.subscription_id = s.id and d.status = 'pending'
       ) as d
-      where s.is_active and d.due_at is not null`);
-    this.#sweepAt = Date.now() + LIMITS.webhook.sweepMs * (0.9 + Math.random() * 0.2);
-    for (const { id, tenant_id, due_at } of rows) {
-      this.#tenants.set(id, tenant_id);
-      this.#insert(id, Date.parse(due_at) + 1);
-    }
+      where s.is_active and s.id > ${subscriptionId}::uuid and d.due_at is not null
+      order by s.id
+      limit ${SWEEP_PAGE}`);
   }
 
-  /** Wakes the worker at the next scheduled time. */
+  /** Wakes the worker at the next scheduled time; one that is woken too early looks again. */
   #setTimer(): void {
-    if (this.#isClosed) return;
+    const next = this.#due.nextAt;
+    if (this.#isClosed || next >= this.#wakesAt) return;
     clearTimeout(this.#timer);
-    let next = Number.POSITIVE_INFINITY;
-    for (const [atMs = next] of this.#due.values()) if (atMs < next) next = atMs;
-    if (next === Number.POSITIVE_INFINITY) return;
-    this.#timer = setTimeout(() => this.wake(), Math.min(Math.max(0, next - Date.now()), LIMITS.webhook.sweepMs));
+    this.#wakesAt = next;
+    const wake = (): void => {
+      this.#wakesAt = Number.POSITIVE_INFINITY;
+      this.wake();
+    };
+    this.#timer = setTimeout(wake, Math.min(Math.max(0, next - Date.now()), LIMITS.webhook.sweepMs));
   }
 }
