@@ -144,7 +144,7 @@ export function startUsage(app: App): Worker {
   };
 }
 
-/** Resolves to the tenants that still exist. */
+/** Resolves to the tenants that still exist. A tenant that is being deleted is waited for: its row would be referred to in vain. */
 function store(tx: Tx, day: string, added: readonly Added[]): Promise<StoredTenant[]> {
   const of = (name: keyof Counted): number[] => added.map((row) => row[name]);
   return tx.rows<StoredTenant>(sql`
@@ -159,6 +159,7 @@ function store(tx: Tx, day: string, added: readonly Added[]): Promise<StoredTena
     ) as i (tenant_id, requests, reads, writes, events, deliveries, stream_ms, socket_ms, sent_bytes)
     join platform.tenants as t on t.id = i.tenant_id
     order by i.tenant_id
+    for key share of t
     on conflict (tenant_id, day) do update set
       requests = u.requests + excluded.requests, reads = u.reads + excluded.reads, writes = u.writes + excluded.writes,
       events = u.events + excluded.events, deliveries = u.deliveries + excluded.deliveries,
