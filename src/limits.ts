@@ -78,7 +78,7 @@ export const LIMITS = {
    * `waiting` are in a process until they are stored. Characters of the text of one, without values.
    */
   advice: { keptHours: 24, perEntity: 50, perTenant: 200, waiting: 1_000, characters: 2_000 },
-  /** A record's values as JSON in UTF-8, in bytes; characters in a `url` field. */
+  /** A record's values as JSON in UTF-8 with all digits of its numbers, in bytes; characters in a `url` field. */
   recordBytesMax: 1_048_576,
   urlMax: 8_192,
   /** `stepsMax`: instructions times characters of the longest value, which are `lengthDefault` without a `maxLength`. */

@@ -7,7 +7,7 @@ import { createLog } from '../src/runtime/log.ts';
 import { isoTimestamp, parseArray } from '../src/runtime/postgres/values.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { jsonBytes } from '../src/runtime/text.ts';
+import { isJsonLarger, jsonBytes } from '../src/runtime/text.ts';
 import { forTenant } from '../src/runtime/work.ts';
 import { type AnyPostgres, anyPostgres } from './support/any-postgres.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
@@ -116,7 +116,7 @@ describe('values', () => {
     const values = [long, `${long}"`, `${long}\ud800`, { a: long, b: undefined, c: [1, { x: '"' }], d: null }];
     for (const value of [
       ...values,
-      { 'k"': `${long}\n`, n: 1e21 },
+      { 'k"': `${long}\n`, n: 999_999_999_999_999_900_000 },
       { a: undefined, b: long },
       { a: { b: long } },
       [long],
@@ -124,6 +124,19 @@ describe('values', () => {
     ]) {
       expect(jsonBytes(value)).toBe(Buffer.byteLength(JSON.stringify(value)));
     }
+  });
+
+  test('numbers in JSON count with the digits that Postgres writes', async () => {
+    const numbers = [1e21, -1.5e21, 1.7976931348623157e308, 1e-7, -1.25e-7, 5e-324, 0.000001, 1e20, 0, 12.5];
+    const rows = await db.rows<{ bytes: number }>(
+      sql`select octet_length(v::jsonb::text) as bytes from unnest(${numbers.map(String)}::text[]) as v`,
+    );
+    const bytes = rows.map((row) => row.bytes);
+    expect(numbers.map(jsonBytes)).toEqual(bytes);
+    const sum = bytes.reduce((all, each) => all + each, 0);
+    const value = { a: numbers, b: ['2e-9 is no number', null] };
+    expect(jsonBytes(value)).toBe(sum + '{"a":[,,,,,,,,,],"b":["2e-9 is no number",null]}'.length);
+    expect([isJsonLarger(value, sum + 47), isJsonLarger(value, sum + 48)]).toEqual([true, false]);
   });
 });
 

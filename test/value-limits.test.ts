@@ -191,6 +191,29 @@ describe('records', () => {
     expect((await tenant.post(path, { v: '\n'.repeat((MIB - 9) / 2 + 1) })).status).toBe(400);
   });
 
+  test('a number counts with all its digits, as it is stored, however it is written', async () => {
+    const { name, path } = await newEntity(tenant, fields('v json', 'w json'), [{ v: [1e308] }, { v: [5e-324] }]);
+    const some = Array.from({ length: 3_000 }, () => 1e308);
+    const many = [...some, ...Array.from({ length: 3_000 }, (_, i) => (i % 2 === 0 ? -1.5e-300 : 5e-324))];
+    const created = await tenant.post(path, { v: some });
+    expect(created.body.data.v).toEqual(some);
+    const record = `${path}/${created.body.data.id}`;
+    const refusals = [
+      await tenant.post(path, { v: many }),
+      await tenant.patch(record, { v: many }),
+      await tenant.post(`${path}/bulk`, { operations: [{ op: 'create', data: { v: many } }] }),
+    ];
+    for (const { status, body } of refusals) {
+      expect([status, JSON.stringify(body)]).toEqual([400, expect.stringMatching(/\bv\b.*at most 1048576/)]);
+    }
+    const other = await tenant.patch(record, { w: some });
+    expect([other.status, other.body.error?.message]).toEqual([400, expect.stringMatching(/at most 1048576/)]);
+    const field = { key: 'd', type: 'json', default: some.slice(0, 60) };
+    const defined = await tenant.post(`/api/entities/${name}/fields`, field);
+    expect([defined.status, defined.body.error?.details[0].path]).toEqual([400, 'default']);
+    expect((await tenant.get(path)).status).toBe(200);
+  });
+
   test('a refusal names no field that the caller may not see', async () => {
     const hidden = 'y'.repeat(MIB - 200);
     const { name, path } = await newEntity(tenant, fields('shown text', 'hidden text'), [{ hidden }]);

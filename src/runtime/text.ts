@@ -28,15 +28,43 @@ export function codePoints(text: string): number {
   return count;
 }
 
-/** The bytes of a value as JSON in UTF-8. A long text is counted without a copy if nothing in it is escaped. */
+/**
+ * The bytes of a value as JSON in UTF-8, with all digits of its numbers, as Postgres writes them: `1e300` has 301. A long text is
+ * counted without a copy if nothing in it is escaped.
+ */
 export function jsonBytes(value: unknown): number {
   if (typeof value === 'string' && isPlain(value)) return Buffer.byteLength(value) + 2;
-  if (!hasLongMember(value)) return Buffer.byteLength(JSON.stringify(value) ?? '');
+  if (!hasLongMember(value)) {
+    const text = JSON.stringify(value) ?? '';
+    return Buffer.byteLength(text) + (EXPONENT.test(text) ? digitsLeftOut(value) : 0);
+  }
   let sum = 2;
   for (const [key, member] of Object.entries(value)) {
     if (member !== undefined) sum += jsonBytes(key) + jsonBytes(member) + 2;
   }
   return sum - 1;
+}
+
+/** What a number with an exponent has, and few texts. */
+const EXPONENT = /\de[+-]\d/;
+
+/** The characters that JSON saves by exponents. */
+function digitsLeftOut(value: unknown): number {
+  if (typeof value === 'number') return writtenOut(value) - String(value).length;
+  if (value === null || typeof value !== 'object') return 0;
+  let sum = 0;
+  for (const member of Object.values(value)) sum += digitsLeftOut(member);
+  return sum;
+}
+
+/** The characters of a number without an exponent. */
+function writtenOut(value: number): number {
+  const [mantissa = '', exponent] = String(Math.abs(value)).split('e');
+  const sign = value < 0 ? 1 : 0;
+  if (exponent === undefined) return sign + mantissa.length;
+  const digits = mantissa.replace('.', '').length;
+  const power = Number(exponent);
+  return sign + (power > 0 ? power + 1 : '0.'.length - power - 1 + digits);
 }
 
 const LONG = 8_192;
@@ -62,9 +90,10 @@ export function isJsonLarger(value: unknown, bytes: number): boolean {
   return jsonBound(value) > bytes && jsonBytes(value) > bytes;
 }
 
-/** At least the bytes of a value as JSON: a UTF-16 unit takes 6 at most, as `\\u001f`; a number 24. */
+/** At least the bytes of a value as JSON: a UTF-16 unit takes 6 at most, as `\\u001f`; a number 24 without an exponent. */
 function jsonBound(value: unknown): number {
   if (typeof value === 'string') return 6 * value.length + 2;
+  if (typeof value === 'number') return Math.max(24, writtenOut(value));
   if (value === null || typeof value !== 'object') return 24;
   let sum = 2;
   if (Array.isArray(value)) for (const item of value) sum += jsonBound(item) + 1;

@@ -7,6 +7,7 @@ import { FORMER_VALUES } from '../../events/before-image.ts';
 import type { Publication } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, inputRows, raw, type Sql, sql } from '../../runtime/sql.ts';
+import { jsonBytes } from '../../runtime/text.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import { withNewEventIds } from './side-effects.ts';
 import { apply, isCurrent, isOneOf, type RecordTarget, touched } from './statements.ts';
@@ -40,10 +41,19 @@ export async function patchRows(
   const isClearing = patches.some(({ patch }) => patch.cleared.length > 0);
   const input = evented.map(({ id, patch, at, eventId }) => {
     const cleared = isClearing ? [`{${patch.cleared.join()}}`] : [];
-    return [id, JSON.stringify(patch.set), at, eventId, ...cleared, ...(hasWords ? [patch.searchVector ?? null] : [])];
+    const values = [id, JSON.stringify(patch.set), jsonBytes(patch.set), at, eventId];
+    return [...values, ...cleared, ...(hasWords ? [patch.searchVector ?? null] : [])];
   });
-  const types = ['uuid', 'text', 'timestamptz', 'uuid', ...(isClearing ? ['text'] : []), ...(hasWords ? ['text'] : [])];
-  const columns = sql`id, json, at, event_id${isClearing ? sql`, cleared` : EMPTY}${hasWords ? sql`, words` : EMPTY}`;
+  const types = [
+    'uuid',
+    'text',
+    'int',
+    'timestamptz',
+    'uuid',
+    ...(isClearing ? ['text'] : []),
+    ...(hasWords ? ['text'] : []),
+  ];
+  const columns = sql`id, json, bytes, at, event_id${isClearing ? sql`, cleared` : EMPTY}${hasWords ? sql`, words` : EMPTY}`;
   const bytesBefore = sql`octet_length(b.data::text)`;
   const ctes = sql`
     with input (${columns}) as (${inputRows(types, input)}), ${unlocked(entity, patches, 'no key update')}
@@ -55,7 +65,7 @@ export async function patchRows(
       from input as i
       join ${patches.length === 1 ? entity.table : sql`unlocked`} as b on b.id = i.id
       where r.id = i.id and b.version = r.version${versionsOf(patches)} and ${isCurrent(entity)} and ${publication.room}
-        and ${bytesBefore} + octet_length(i.json) <= ${LIMITS.recordBytesMax}::int
+        and ${bytesBefore} + i.bytes <= ${LIMITS.recordBytesMax}::int
       returning ${RECORD_COLUMNS}, ${bytesBefore} as bytes_before, ${FORMER_VALUES} as old
     )`;
   const changed = await apply(publication, entity, 'record.updated', evented, ctes, RECORD_COLUMNS);
