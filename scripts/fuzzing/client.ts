@@ -4,6 +4,8 @@
 import { parentPort } from 'node:worker_threads';
 import { newAddress } from '../../test/support/addresses.ts';
 import { contractCheck } from '../../test/support/contract.ts';
+import { disagreements } from './agreement.ts';
+import { deadline, failureIn, isInternal, rpcResult } from './answers.ts';
 import { fuzzSocket, readStream, toolCall } from './channels.ts';
 import { type Successes, templates } from './coverage.ts';
 import type { Schema } from './json.ts';
@@ -41,6 +43,8 @@ const STREAM = '/api/v1/tenants/{slug}/events/stream';
 const SOCKET_KINDS = ['platform_key', 'public_key', 'bot', 'admin_session'];
 /** Kinds that work in the tenant that a header names. */
 const ROAMING = ['super_admin', 'admin_key'];
+/** Operations that are of the tenant that a header names, whoever calls them. */
+const NAMING = /^\/api\/auth\/tenant\/(login|developer-token|register|(forgot|reset)-password)$/;
 /** Left to the end of a round: they may end credentials, or the tenant. */
 const ENDING =
   /^(DELETE \/api\/admin\/(platform\/tenants|sessions)|PATCH \/api\/(admin\/platform\/tenants|tenant)|DELETE \/api\/entities\/\{entityName\}$|POST \/api\/auth\/tenant\/(logout|refresh|change-password)|DELETE \/api\/auth\/sessions|POST \/health)/;
@@ -84,12 +88,28 @@ class Client {
       if (!allowedByKind.has(kind)) allowedByKind.set(kind, await this.#readAllowed(kind, headers));
       this.#reportAllowed(kind);
     }
-    let left = this.#round.requests;
+    const ending = Math.floor(this.#round.requests / 10);
+    await this.#requests(this.#round.requests - ending, false);
+    await this.#agree();
+    await this.#requests(ending, true);
+    return this.#report;
+  }
+
+  /** Sends so many requests, several at a time. */
+  async #requests(count: number, isEnding: boolean): Promise<void> {
+    let left = count;
     const work = async (): Promise<void> => {
-      while (left-- > 0) await this.#one(left < this.#round.requests / 10);
+      while (left-- > 0) await this.#one(isEnding);
     };
     await Promise.all(Array.from({ length: CONCURRENCY }, work));
-    return this.#report;
+  }
+
+  async #agree(): Promise<void> {
+    const { url, credentials } = this.#round;
+    const key = credentials.owner_key?.['x-api-key'] ?? '';
+    const secret = credentials.super_admin?.['x-admin-secret'] ?? '';
+    const differing = await disagreements(url, key, secret).catch((error: Error) => [error.message]);
+    this.#report.findings.push(...differing.slice(0, 3));
   }
 
   async #readAllowed(kind: string, headers: Record<string, string>): Promise<Allowed> {
@@ -104,7 +124,8 @@ class Client {
       );
     }
     // The document for everybody describes everything; without a credential, little of it can succeed.
-    const operations = kind === 'none' ? all.filter(isOpen) : all;
+    const asKind: Record<string, (operation: Operation) => boolean> = { none: isOpen, as_role: isRead };
+    const operations = all.filter(asKind[kind] ?? (() => true));
     const answer = await this.#mcp('{"jsonrpc":"2.0","id":1,"method":"tools/list"}', { ...headers, ...tenant });
     return { document, operations, tools: rpcResult(await answer.text())?.tools ?? [] };
   }
@@ -129,14 +150,20 @@ class Client {
     const operation = random.pick(operations);
     if (ENDING.test(`${operation.method} ${operation.generic}`) && !isEnding) return await this.#one(isEnding);
     const request = requestFor(random, operation, document, this.#names);
-    Object.assign(request.headers, newAddress(), this.#round.credentials[kind], this.#tenantHeader(kind));
-    await this.#judge(kind, `${request.method} ${request.path}`, request.body, () =>
-      this.#send(kind, request, operation),
-    );
+    // Sometimes others send the same at the same moment.
+    const others = random.chance(0.05) ? Array.from({ length: 1 + random.below(3) }, () => random.pick(kinds)) : [];
+    const send = async (each: string): Promise<void> => {
+      const { method, path, body } = request;
+      const credential = { ...this.#round.credentials[each], ...this.#tenantHeader(each, NAMING.test(path)) };
+      const headers = { ...request.headers, ...newAddress(), ...credential };
+      await this.#judge(each, `${method} ${path}`, body, () => this.#send(each, { ...request, headers }, operation));
+    };
+    await Promise.all([kind, ...others].map(send));
   }
 
-  #tenantHeader(kind: string): Record<string, string> {
-    if (!this.#random.chance(ROAMING.includes(kind) || kind === 'none' ? 0.85 : 0.05)) return {};
+  #tenantHeader(kind: string, isNaming = false): Record<string, string> {
+    const isNamed = isNaming || ROAMING.includes(kind) || kind === 'none';
+    if (!this.#random.chance(isNamed ? 0.85 : 0.05)) return {};
     return { 'x-tenant-id': this.#random.chance(0.95) ? this.#round.slug : 'nothing' };
   }
 
@@ -253,38 +280,9 @@ class Client {
   }
 }
 
-/** Aborts after some time in which this process ran: one that is stopped for a minute misses no deadline by it. */
-function deadline(ms: number): AbortSignal {
-  const controller = new AbortController();
-  const wait = (left: number): void => {
-    if (left <= 0) controller.abort(new Error('no response in time'));
-    else setTimeout(wait, Math.min(left, 1_000), left - 1_000).unref();
-  };
-  wait(ms);
-  return controller.signal;
-}
+const isRead = ({ method }: Operation): boolean => method === 'GET';
 
 /** Whether an operation needs no credential. */
 function isOpen({ declared }: Operation): boolean {
   return (declared.security ?? []).length === 0;
-}
-
-function failureIn(body: Schema): string {
-  return JSON.stringify(body?.error?.details?.[0] ?? body?.error?.message ?? '');
-}
-
-/** Whether a tool has failed for a reason that it does not say. */
-const isInternal = (text: string): boolean => rpcResult(text)?.isError === true && text.includes('INTERNAL_ERROR');
-
-function rpcResult(text: string): Schema {
-  const line =
-    text
-      .split('\n')
-      .find((each) => each.startsWith('data: '))
-      ?.slice(6) ?? text;
-  try {
-    return JSON.parse(line).result;
-  } catch {
-    return undefined;
-  }
 }

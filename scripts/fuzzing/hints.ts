@@ -17,7 +17,7 @@ const DATES = ['2026-01-01', '2026-12-31T00:00:00.000Z', '1970-01-01', '9999-12-
 const PASSWORD = 'correct horse battery';
 
 /** A condition of the expression language, mostly a valid one. */
-export function condition(random: Random): string {
+export function condition(random: Random, names: Names): string {
   if (random.chance(0.4)) {
     return random.pick([
       'stage = won',
@@ -29,10 +29,14 @@ export function condition(random: Random): string {
       'tags CONTAINS public',
     ]);
   }
-  const term = () => `${random.pick(FIELDS)} ${random.pick(OPERATORS)} ${random.pick(LITERALS)}`;
+  const term = () => `${field(random, names)} ${random.pick(OPERATORS)} ${random.pick(LITERALS)}`;
   const terms = Array.from({ length: 1 + random.below(random.chance(0.1) ? 60 : 5) }, term);
   return terms.join(random.pick([' AND ', ' OR ', ' and not ', ' ']));
 }
+
+/** Of the demo, or one that a request has made. */
+const field = (random: Random, names: Names): string =>
+  random.chance(0.2) ? names.word(random, 'fields') : random.pick(FIELDS);
 
 const list = (random: Random, from: readonly string[]): string =>
   Array.from({ length: 1 + random.below(3) }, () => random.pick(from)).join(',');
@@ -44,7 +48,6 @@ const role: Hint = (random, names) => (random.chance(0.3) ? 'viewer' : names.wor
 const view: Hint = (random, names) => names.word(random, 'views');
 const record: Hint = (random, names) => names.word(random, 'records');
 const cursor: Hint = (random, names) => (random.chance(0.2) ? random.pick(DATES) : names.word(random, 'cursor'));
-const field: Hint = (random) => random.pick(FIELDS);
 const date: Hint = (random) => random.pick(DATES);
 
 const HINTS: Record<string, Hint> = {
@@ -77,6 +80,7 @@ const HINTS: Record<string, Hint> = {
   agent_id: (random, names) => names.word(random, 'bots'),
   to_agent: (random, names) => names.word(random, 'bots'),
   token: (random, names) => names.word(random, 'invitations'),
+  secret: (random, names) => names.word(random, 'secret'),
   tenantSlug: (random, names) => names.word(random, 'tenants'),
   email: (random) => `someone-${random.below(1e9)}@example.com`,
   password: () => PASSWORD,

@@ -99,6 +99,7 @@ export class Names {
       this.add(kind, item?.[NAMED_BY[kind] ?? 'id']);
       this.add(`${kind} id`, item?.id);
       this.add('token', item?.token);
+      this.add('secret', item?.secret);
       for (const child of this.#templates) {
         const parameter = child.startsWith(`${template}/{`) ? child.slice(template.length + 2) : '';
         if (!parameter.endsWith('}') || parameter.includes('/')) continue;

@@ -5,7 +5,7 @@ import { condition, hinted } from './hints.ts';
 import type { Schema } from './json.ts';
 import type { Names } from './names.ts';
 import type { Random } from './random.ts';
-import { hostile, jsonFor, mutated } from './values.ts';
+import { fieldValue, hostile, jsonFor, mutated } from './values.ts';
 
 export interface Operation {
   method: string;
@@ -25,6 +25,9 @@ export interface FuzzRequest {
 const EXTRA = ['filter=x', 'x=1', 'access_token=y', '%ff=1', '=', 'filter.title=a', '__proto__=1', 'limit=1e400'];
 /** Members that must be unique: an example can be sent once. */
 const UNIQUE = new Set(['name', 'slug', 'key', 'email']);
+/** Members of which an example says nothing that exists. */
+const AIMED = ['roleId', 'from', 'token', 'to_agent', 'secret'];
+const RECORD = /\/records(\/[^/]+)?$/;
 
 /** Every operation of the document. */
 export function operationsOf(document: Schema, templateOf: (path: string) => string | undefined): Operation[] {
@@ -115,7 +118,11 @@ function bodyFor(
   const { example, schema } = content[type];
   if (example === undefined || random.chance(0.25)) return { type, text: jsonFor(random, schema, document, names) };
   const aimed = retargeted(random, structuredClone(example), names, path);
-  const text = random.chance(0.5) ? JSON.stringify(aimed) : mutated(random, aimed, names);
+  if (path.endsWith('/accept')) aimed.tenantSlug = `accepted-${random.below(1e9).toString(36)}`;
+  if (RECORD.test(path) && random.chance(0.3)) aimed[names.word(random, 'fields')] = 'of a field';
+  const value = fieldValue(random);
+  const whole = JSON.stringify(aimed).replace('"of a field"', () => value);
+  const text = random.chance(0.5) ? whole : mutated(random, aimed, names);
   return { type, text: random.chance(0.01) ? text.slice(0, -1) : text };
 }
 
@@ -130,7 +137,7 @@ function retargeted(random: Random, value: Schema, names: Names, path: string): 
       value[name] =
         name === 'email' ? `${suffix}@example.com` : `${member.slice(0, 20)}-${suffix}`.replaceAll(' ', '-');
       if (name === 'key' || /entities$/.test(path)) value[name] = `n${suffix}`;
-    } else if (['roleId', 'from', 'token', 'to_agent'].includes(name) || random.chance(0.1)) {
+    } else if (AIMED.includes(name) || random.chance(0.1)) {
       value[name] = hinted(random, name, names) ?? member;
     }
   }
@@ -158,7 +165,7 @@ export function socketMessage(random: Random, tokens: readonly string[], names: 
   if (message.type === 'auth') message.token = random.pick([...tokens, names.word(random, 'ticket'), 'nothing']);
   if (message.type.endsWith('subscribe')) message.entity = names.word(random, 'entities');
   for (const name of ['since', 'filters', 'view', 'fields']) {
-    if (random.chance(0.2)) message[name] = name === 'filters' ? condition(random) : hinted(random, name, names);
+    if (random.chance(0.2)) message[name] = name === 'filters' ? condition(random, names) : hinted(random, name, names);
   }
   if (random.chance(0.3)) message.transitions = true;
   return random.chance(0.15) ? mutated(random, message, names) : JSON.stringify(message);

@@ -4,13 +4,14 @@
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
+import { type Receiver, startReceiver } from '../../test/support/receiver.ts';
 import { startService, type TestService } from '../../test/support/service.ts';
 import { runtimeApart } from '../../test/support/service-apart.ts';
 import type { Round, RoundReport } from './client.ts';
 import { type Coverage, coverageOf, type Successes } from './coverage.ts';
 import type { Schema } from './json.ts';
 import { measureStalls, NONE, STALL_LOGGED, type Stall, type Stalls } from './stalls.ts';
-import { fillTenant, type RoundTenant, roundTenant } from './tenant.ts';
+import { fillTenant, type RoundTenant, roundTenant, SECRETS_BY_KIND } from './tenant.ts';
 
 export interface FuzzOptions {
   seed: number;
@@ -47,7 +48,9 @@ const LOGGED_ERROR = '"level":"error"';
 /** Runs the fuzzer on a new service. */
 export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): Promise<FuzzReport> {
   const canary = `canary-of-another-${Date.now().toString(36)}`;
-  const service = await startService({ LOG_LEVEL: 'debug', TRUST_PROXY: '1' });
+  const receiver = await startReceiver();
+  const loopback = { WEBHOOK_ALLOWED_CIDRS: '127.0.0.0/8' };
+  const service = await startService({ LOG_LEVEL: 'debug', TRUST_PROXY: '1', ...loopback });
   const worker = new Worker(new URL('./client.ts', import.meta.url));
   const stalls = measureStalls();
   const uncaught: string[] = [];
@@ -67,7 +70,7 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
     };
     const allowed = new Set<string>();
     const successes: Successes = {};
-    let next = nextTenant(service);
+    let next = nextTenant(service, receiver);
     for (let round = 0; report.requests < requests; round++) {
       const count = Math.min(ROUND_REQUESTS, requests - report.requests);
       const tenant = await next;
@@ -76,7 +79,7 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
       const loggedBefore = service.logged.length;
       const input = { ...tenant, url: service.url, document, canary, seed: seed + round, requests: count };
       const running = runRound(worker, input);
-      if (report.requests + count < requests) next = nextTenant(service);
+      if (report.requests + count < requests) next = nextTenant(service, receiver);
       const [seen] = await Promise.all([running, next]);
       report.requests += count;
       add(report.statuses, seen.statuses);
@@ -91,9 +94,13 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
       // Of the service in this process: a heap that grows by them would be collected for longer and longer.
       service.logged.length = 0;
       const stalled = stallFindings(stalls, stallMs, report, lines);
-      const found = [...seen.findings, ...stalled, ...logFindings(lines, canary), ...uncaught.splice(0)].map(
-        (finding) => `round ${seed + round}: ${finding}`,
-      );
+      const found = [
+        ...seen.findings,
+        ...stalled,
+        ...logFindings(lines, canary),
+        ...sentFindings(receiver, canary),
+        ...uncaught.splice(0),
+      ].map((finding) => `round ${seed + round}: ${finding}`);
       const leftOut = found.filter((finding) => isStarved && UNAVAILABLE.test(finding));
       const findings = found.filter((finding) => !leftOut.includes(finding));
       report.findings.push(...findings);
@@ -106,14 +113,15 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
     stalls.stop();
     await worker.terminate();
     await service.stop();
+    await receiver.stop();
   }
 }
 
 /** Made beside the requests of the round before, so that a busy machine may refuse a part of it for a while. */
-async function nextTenant(service: TestService): Promise<RoundTenant> {
+async function nextTenant(service: TestService, receiver: Receiver): Promise<RoundTenant> {
   for (let failures = 0; ; failures++) {
     try {
-      return await roundTenant(service);
+      return await roundTenant(service, receiver.url);
     } catch (error) {
       if (failures >= 5 || !String(error).includes('SERVICE_UNAVAILABLE')) throw error;
       await delay(2_000);
@@ -165,6 +173,15 @@ function logFindings(lines: readonly string[], canary: string): string[] {
     .map((line) => `the log shows a secret: ${line.slice(0, 800)}`);
   const errors = lines.filter((line) => line.includes(LOGGED_ERROR)).map((line) => `logged: ${line.slice(0, 1_500)}`);
   return [...shown.slice(0, 3), ...errors.slice(0, 5)];
+}
+
+/** Webhooks for a limited role that carry what it may not see. */
+function sentFindings(receiver: Receiver, canary: string): string[] {
+  const secrets = [canary, ...(SECRETS_BY_KIND.webhook ?? [])];
+  const sent = receiver.received.splice(0).filter(({ path }) => path.startsWith('/limited'));
+  return sent
+    .filter(({ text }) => secrets.some((secret) => text.includes(secret)))
+    .map(({ text }) => `a webhook for a limited role carries a secret: ${text.slice(0, 800)}`);
 }
 
 function runRound(worker: Worker, round: Round): Promise<RoundReport> {

@@ -28,22 +28,24 @@ export interface Stalls {
 }
 
 /**
- * A function that tells whether the runtime has collected all garbage since its last call. One object shows a collection of new
- * garbage, which the other survives as an old one: only a collection of all takes that.
+ * A function that tells whether the runtime has collected all garbage since its last call: only a collection of all takes an old
+ * object. What has survived a collection is old, so that some are ready also for the next of two such collections in a row. They
+ * are several, because a word on the stack that looks like an address keeps one alive.
  */
 function collectionsSeen(): () => boolean {
-  let fresh = new WeakRef({});
-  let kept: object | null = {};
-  let old = new WeakRef(kept);
+  const several = () => Array.from({ length: 5 }, () => ({}));
+  const referred = (objects: object[]) => objects.map((each) => new WeakRef(each));
+  const isTaken = (references: WeakRef<object>[]) => references.some((each) => each.deref() === undefined);
+  const fresh = referred(several());
+  let kept: object[] = several();
+  let old: WeakRef<object>[] = [];
   return () => {
-    if (kept === null && old.deref() === undefined) {
-      fresh = new WeakRef({});
-      kept = {};
-      old = new WeakRef(kept);
-      return true;
+    const isCollected = isTaken(old);
+    if (isCollected || (old.length === 0 && isTaken(fresh))) {
+      old = referred(kept);
+      kept = several();
     }
-    if (kept !== null && fresh.deref() === undefined) kept = null;
-    return false;
+    return isCollected;
   };
 }
 

@@ -23,10 +23,9 @@ const VAULT = 'canary-in-hidden-entity';
 /** What each kind may not see in its own tenant; administrators see everything. A bot sees all of its entities. */
 export const SECRETS_BY_KIND: Record<string, readonly string[]> = {
   ...Object.fromEntries(
-    ['none', 'user', 'developer', 'platform_key', 'public_key', 'legacy_public_key'].map((kind) => [
-      kind,
-      [HIDDEN, VAULT],
-    ]),
+    ['none', 'user', 'developer', 'platform_key', 'public_key', 'legacy_public_key', 'as_role', 'webhook'].map(
+      (kind) => [kind, [HIDDEN, VAULT]],
+    ),
   ),
   bot: [VAULT],
 };
@@ -42,8 +41,11 @@ export interface RoundTenant {
   kept: string[];
 }
 
-/** Makes a tenant. Hidden fields are those named `hidden`, hidden rows those whose title holds the secret. */
-export async function roundTenant(service: TestService): Promise<RoundTenant> {
+/**
+ * Makes a tenant. Hidden fields are those named `hidden`, hidden rows those whose title holds the secret. What a limited role may
+ * see is sent to `/limited/<tenant>` of the receiver.
+ */
+export async function roundTenant(service: TestService, receiver: string): Promise<RoundTenant> {
   const settings = { passwordReset: true, selfRegistration: true };
   const tenant = await service.tenant({ settings });
   await fillTenant(tenant, HIDDEN);
@@ -57,7 +59,8 @@ export async function roundTenant(service: TestService): Promise<RoundTenant> {
   await tenant.post('/api/roles', { name: 'partner', permissions: { companies: ['read'] } });
   const password = 'correct horse battery';
   await tenant.post('/api/users', { email: 'ada@example.com', name: 'Ada', role: 'member', password });
-  const { credentials, kept } = await everyLimitedKind(service, tenant);
+  const { credentials, kept, role } = await everyLimitedKind(service, tenant);
+  kept.push(await subscribe(tenant, { url: `${receiver}/limited/${tenant.slug}`, entity_name: '*', role }));
   const seeds: RoundTenant['seeds'] = [];
   const see = async (template: string, path = template): Promise<void> => {
     const { status, body } = await tenant.get(path);
@@ -68,9 +71,46 @@ export async function roundTenant(service: TestService): Promise<RoundTenant> {
     await see('/api/entities/{entityName}/records', `/api/entities/${name}/records`);
     await see('/api/entities/{entityName}/fields', `/api/entities/${name}/fields`);
   }
+  const made: Record<string, Json> = {
+    '/api/auth/bots/register': {
+      name: 'order-agent',
+      tenantSlug: tenant.slug,
+      permissions: { entities: { deals: ['read'] } },
+    },
+    '/api/apis': { name: 'shop', slug: 'shop', roles: ['viewer'], permissions: { deals: { viewer: ['read'] } } },
+    '/api/invitations': { email: 'alan@example.com' },
+    '/api/rules': {
+      name: 'follow up',
+      entity: 'deals',
+      trigger: 'after_update',
+      condition: 'stage = won',
+      action: { type: 'create_record', entity: 'companies', values: { title: 'Follow {{title}}' } },
+    },
+    '/agent-messages': { to_agent: 'order-agent', subject: 'Order 17', body: 'Late' },
+    '/api/webhooks/subscriptions': { ...EVERYTHING_SENT, url: `${receiver}/open`, entity_name: 'companies' },
+  };
+  for (const [path, body] of Object.entries(made)) {
+    const { status, body: answer, text } = await tenant.post(path, body);
+    if (status >= 300) throw new Error(`${path}: ${text}`);
+    seeds.push([path, path, answer.data]);
+  }
+  const [bots] = (await tenant.get('/api/auth/bots')).body.data;
+  seeds.push(['/api/auth/bots', '/api/auth/bots', [bots]]);
   seeds.push(['/api/admin/platform/tenants', '/api/admin/platform/tenants', { slug: tenant.slug }]);
   seeds.push(['/api/v1/tenants', '/api/v1/tenants', { slug: tenant.slug }]);
   return { slug: tenant.slug, credentials, seeds, kept };
+}
+
+const EVERYTHING_SENT = {
+  event_types: ['record.created', 'record.updated', 'record.deleted'],
+  include: ['previous', 'cursor'],
+};
+
+/** Resolves to the id of the subscription. */
+async function subscribe(tenant: TestTenant, members: Json): Promise<string> {
+  const { status, body, text } = await tenant.post('/api/webhooks/subscriptions', { ...EVERYTHING_SENT, ...members });
+  if (status !== 201) throw new Error(`no subscription: ${text}`);
+  return body.data.id;
 }
 
 /** Definitions and records; `secret` is in what limited callers may not see. */
@@ -99,7 +139,7 @@ export async function fillTenant(tenant: TestTenant, secret: string): Promise<vo
 async function everyLimitedKind(
   service: TestService,
   tenant: TestTenant,
-): Promise<{ credentials: Credentials; kept: string[] }> {
+): Promise<{ credentials: Credentials; kept: string[]; role: string }> {
   const rowFilter = `NOT title CONTAINS "${HIDDEN}"`;
   const role: RoleInput = {
     permissions: { companies: [...ALL], people: [...ALL], deals: [...ALL], 'view:won-deals': ['read'] },
@@ -115,6 +155,7 @@ async function everyLimitedKind(
   const credentials: Credentials = {
     none: {},
     owner_key: { 'x-api-key': tenant.key },
+    as_role: { 'x-api-key': tenant.key, 'x-svc-as-role': name },
     platform_key: authorization(await platformKey(service, tenant, name, role.permissions)),
     public_key: { 'x-public-key': shown },
     legacy_public_key: { 'x-anon-key': shown },
@@ -138,5 +179,5 @@ async function everyLimitedKind(
     const items: Json[] = body.data?.[member] ?? body.data?.items ?? body.data ?? [];
     for (const item of items) if (item.email !== 'ada@example.com') kept.push(item.id, item.name, item.slug);
   }
-  return { credentials, kept: kept.filter((each) => typeof each === 'string') };
+  return { credentials, kept: kept.filter((each) => typeof each === 'string'), role: name };
 }

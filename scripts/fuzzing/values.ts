@@ -38,7 +38,23 @@ const HOSTILE: readonly ((random: Random) => string)[] = [
   (random) => JSON.stringify('('.repeat(random.pick([50, 5_000]))),
   (random) => '['.repeat(random.pick([31, 40])).padEnd(80, ']'),
   (random) => `[${'{},'.repeat(random.pick([100, 2_000]))}1]`,
+  // Small as JSON, large in a store or in another form.
+  (random) => `[${'1e308,'.repeat(random.pick([1, 100, 20_000]))}1e-308]`,
+  (random) => JSON.stringify('\ufdfa'.repeat(random.pick([10, 1_000, 20_000]))),
+  (random) => JSON.stringify('\u0130\u00df\u1e9e'.repeat(random.pick([10, 600, 10_000]))),
+  (random) => JSON.stringify(Array.from({ length: random.pick([10, 3_000]) }, (_, i) => `w${i}`).join(' ')),
 ];
+
+/** Of the types that fields have. */
+const VALUES =
+  '"a" "a@example.com" "https://a.example/" "01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f" 7 0.5 "12.50" true "2026-01-31" "2026-01-31T09:00:00Z" ["a"] {"a":1} null'.split(
+    ' ',
+  );
+
+/** A value for a field of any type. */
+export function fieldValue(random: Random): string {
+  return random.chance(0.2) ? hostile(random) : random.pick(VALUES);
+}
 
 export function hostile(random: Random): string {
   return random.pick(HOSTILE)(random);
