@@ -27,6 +27,11 @@ function newQueue(options: Partial<ConstructorParameters<typeof FairQueue>[0]> =
   return new FairQueue<Item>({ ...defaults, ...options });
 }
 
+/** Whether a share has one of eight connections: `share 16`, not `share 17`. */
+function hasEighth(share: string): boolean {
+  return Number(share.slice('share '.length)) % 8 === 0;
+}
+
 /** Runs a queue in simulated time. */
 class Simulation {
   nowMs = 0;
@@ -399,6 +404,27 @@ describe('the fair queue', () => {
     if (later !== undefined) simulation.queue.end(later, 100);
     enter('second');
     expect(simulation.queue.start(({ share }) => (share === 'first' ? 50 : 0))?.item.share).toBe('first');
+  });
+
+  test('of a thousand shares that wait, a start looks at those alone that may go first', () => {
+    const random = seededRandom(5);
+    const queue = newQueue({ slots: 2 });
+    const enter = (share: string) => queue.enter(share, false, { share, isOperator: false, costMs: 1 });
+    enter('runs all the time');
+    queue.start();
+    for (let i = 0; i < 1_000; i++) {
+      const ticket = enter(`share ${i}`);
+      queue.start();
+      if (ticket !== null) queue.end(ticket, random() * 100);
+    }
+    for (let i = 0; i < 1_000; i++) enter(`share ${i}`);
+    const looked = new Set<string>();
+    const started = queue.start(({ share }) => {
+      looked.add(share);
+      return hasEighth(share) ? 0 : Number.POSITIVE_INFINITY;
+    });
+    expect(hasEighth(started?.item.share ?? '')).toBe(true);
+    expect(looked.size).toBeLessThan(100);
   });
 
   test('time spent idle is no credit, and time had is not forgotten while others work', () => {

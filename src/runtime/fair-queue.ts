@@ -262,9 +262,11 @@ export class FairQueue<T> {
     let least = Number.POSITIVE_INFINITY;
     for (const share of this.#ready) {
       least = Math.min(least, share.used);
-      if (share.first === undefined || !this.#mayTake(share, share.running, free, this.#longRunning)) continue;
+      // What could not win anyway is not looked at: of a thousand that wait, a few dozen are.
+      if (share.first === undefined || !isBefore(share, share.used, best, bestAt)) continue;
+      if (!this.#mayTake(share, share.running, free, this.#longRunning)) continue;
       const at = share.used + postponement(share.first.item, share.running);
-      if (at < bestAt || (at === bestAt && best !== undefined && precedes(share, best))) {
+      if (isBefore(share, at, best, bestAt)) {
         best = share;
         bestAt = at;
       }
@@ -289,4 +291,9 @@ export class FairQueue<T> {
     }
     share.at = -1;
   }
+}
+
+/** Whether a share that may start at `at`, in time had, goes before the best one so far. */
+function isBefore<T>(share: Share<T>, at: number, best: Share<T> | undefined, bestAt: number): boolean {
+  return at < bestAt || (at === bestAt && best !== undefined && precedes(share, best));
 }
