@@ -20,6 +20,8 @@ import { type Subscriber, TenantStream } from './tenant-stream.ts';
 
 /** Entries read at a time. Few, so that connections can write between the parts of a burst. */
 const READ_COUNT = 3;
+/** A read of a thousand streams takes milliseconds of this process and of Redis, however few entries it finds. */
+const PAUSE_PER_STREAM_MS = 0.02;
 const BLOCK_MS = 5_000;
 const RETRY_MS = 200;
 const POLL_MS = 1_000;
@@ -166,15 +168,17 @@ export class Hub {
     await this.app.broker.append(this.#wakeStream, { wake: '1' }, 1);
   }
 
-  /** The process's one blocking reader, of all tenants' streams and its own. */
+  /** The process's one blocking reader, of all tenants' streams and its own. The more there are, the more it reads at a time. */
   async #read(): Promise<void> {
     while (!this.#isClosed) {
       try {
         const free = [...this.#streams].filter(([, stream]) => !stream.isBusy);
         const positions = new Map(free.map(([name, { lastId }]) => [name, lastId]));
-        const entries = await this.app.broker.read(positions.set(this.#wakeStream, this.#wakeId), BLOCK_MS, READ_COUNT);
+        const pauseMs = Math.floor(free.length * PAUSE_PER_STREAM_MS);
+        const count = READ_COUNT * (1 + pauseMs);
+        const entries = await this.app.broker.read(positions.set(this.#wakeStream, this.#wakeId), BLOCK_MS, count);
         for (const entry of entries) this.#onEntry(entry);
-        if (entries.length > 1) await new Promise((resolve) => setTimeout(resolve, 0));
+        if (pauseMs > 0 || entries.length > 1) await new Promise((resolve) => setTimeout(resolve, pauseMs));
         await this.#checkStreams();
       } catch (cause) {
         if (this.#isClosed) return;
