@@ -27,6 +27,7 @@ import { schemaHealthRoutes } from './health/schema-routes.ts';
 import { countSentBytes } from './health/sent-bytes.ts';
 import { readAsOf } from './history/as-of.ts';
 import { historyRoutes } from './history/routes.ts';
+import { bytesAfterResponse } from './http/body.ts';
 import { asRead } from './http/body-as-read.ts';
 import { compressed } from './http/compression.ts';
 import { failures, isAmbiguousPath, methodNotAllowed, noSuchRoute, pathRefusals } from './http/failures.ts';
@@ -153,6 +154,7 @@ export function handlerOf(app: App, api: Api): Handler {
   const refusalOfPath = pathRefusals(api);
   const places = new RequestPlaces(app.config);
   const refusals = new SharePaces(LIMITS.connection.refusals);
+  const unread = new SharePaces(LIMITS.body.unread);
   app.metrics.gauge('svc_requests_in_flight', 'Requests without a response yet.', () => places.requests);
   app.metrics.gauge('svc_request_body_bytes', 'Bytes of incomplete request bodies.', () => places.bodyBytes);
   const answer = async (request: Request, context: RequestContext, refusal?: ServiceError): Promise<Response> => {
@@ -184,6 +186,8 @@ export function handlerOf(app: App, api: Api): Handler {
       },
     ).finally(() => place?.leave());
     if (isStrangersRefusal(response, context)) await delay(refusals.take(context.network, 1));
+    const further = bytesAfterResponse(request, response);
+    if (further > 0 && unread.take(context.network, further) > 0) response.headers.set('connection', 'close');
     response.headers.set('x-request-id', context.requestId);
     for (const name in context.responseHeaders) response.headers.set(name, context.responseHeaders[name] as string);
     const durationMs = performance.now() - startedAt;

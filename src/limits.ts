@@ -109,6 +109,8 @@ export const LIMITS = {
     tenantsBytes: 268_435_456,
     /** The runtime buffers so much of a body before the service reads it; for a tenant's request it counts until the response. */
     takenIn: { declared: 1_048_576, undeclared: 131_072 },
+    /** Of bodies longer than that, bytes of a network that may arrive after their responses; otherwise the connection is closed. */
+    unread: { perSecond: 4_194_304, burst: 33_554_432, waitMaxMs: 1_000 },
   },
   /** `refusals`: 503 responses that close connections of a network's strangers. `openings`: a tenant's streams and sockets, a network's handshakes of sockets. */
   connection: {
@@ -130,7 +132,6 @@ export const LIMITS = {
     perDay: { default: 1_000, max: 1_000_000_000 },
     originsMax: 50,
   },
-  /** MCP sessions of one credential or user; a further one ends its oldest. */
   mcpSession: { perCaller: 1_000, ttlHours: 24, strangersPerAddress: 200, strangers: 100_000 },
   adminKey: { auditDefault: 100, auditMax: 500 },
   bot: { ttlS: 60 * 60, revokedShown: 500, writesPerHourMax: 1_000_000_000, rowsPerCallMax: 1_000_000 },
@@ -245,7 +246,6 @@ export const LIMITS = {
   },
   /** Pages for streams: read at once, half for one tenant; time and bytes of one; what of it may be unsent before the next; what all hold. */
   replay: { running: 4, scanMs: 100, bytesMax: 2_097_152, unsent: 65_536, heldBytes: 33_554_432, stalledMs: 10_000 },
-  /** Days of usage that are kept, today included, and shown without a range. */
   usage: { keptDays: 400, shownDays: 30 },
   /** Closer than this to a quota, a tenant's transactions check it one by one; more than all that run at once can add. */
   quota: { recordsAhead: 100_000, bytesAhead: 268_435_456 },

@@ -1,4 +1,5 @@
-// Request bodies that arrive a byte a second: they end with 408, and hold nothing that another tenant needs.
+// Request bodies that arrive a byte a second end with 408, and hold nothing that another tenant needs. Of those that nobody
+// reads, the connection is closed.
 // Contract: neighbours#byte-budgets.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { connect } from 'node:net';
@@ -6,6 +7,7 @@ import process from 'node:process';
 import { deadlineOf, steady } from '../src/http/body-progress.ts';
 import { LIMITS } from '../src/limits.ts';
 import { createEntity, fields } from './support/entities.ts';
+import { rawGet } from './support/raw.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
 const UPLOADS = 200;
@@ -118,3 +120,29 @@ test('a body in chunks of a byte leaves the event loop to others between them', 
   expect(bytes).toBe(300_000);
   expect(turns).toBeGreaterThan(5);
 });
+
+test.each([
+  ['an unknown credential', 401, 'POST', '/api/entities/task/records', { 'X-API-Key': 'svc_ak_unknown' }],
+  ['an unknown path', 404, 'POST', '/api/nothing', {}],
+  ['more bytes than allowed', 413, 'POST', '/api/entities/task/records', null],
+  ['a credential that may not import', 403, 'POST', '/api/admin/platform/tenants/import', null],
+  ['a probe', 200, 'GET', '/health', {}],
+  ['a request that takes none', 200, 'GET', '/api/entities', null],
+])(
+  'a body without end gets its response, and its connection is closed: %s, %i',
+  async (_, status, method, path, credential) => {
+    const headers = { ...(credential ?? { 'X-API-Key': slow.key }), 'Content-Type': 'application/json' };
+    const lengths: Record<string, string>[] = [
+      { 'Content-Length': String(2 ** 39) },
+      { 'Transfer-Encoding': 'chunked' },
+    ];
+    for (const length of lengths) {
+      const sending = await rawGet(service.url, path, { ...headers, ...length }, method);
+      const chunk = `10000\r\n${' '.repeat(65_536)}\r\n`;
+      const timer = setInterval(() => sending.socket.write(chunk), 5);
+      await sending.ended(10_000).finally(() => clearInterval(timer));
+      expect(sending.status).toBe(status);
+      sending.close();
+    }
+  },
+);

@@ -38,6 +38,17 @@ export function hasNoBody({ headers }: Request): boolean {
   return !headers.has('transfer-encoding') && Number(headers.get('content-length') ?? 0) === 0;
 }
 
+/**
+ * How many bytes of a long body may still arrive after a response that comes before its end; 0 of one that is not long, which
+ * the runtime takes in anyway. It throws away what follows, but that takes its time, at any speed and for ever.
+ */
+export function bytesAfterResponse({ headers, bodyUsed }: Request, { status }: Response): number {
+  if (status < 400 && bodyUsed) return 0;
+  if (headers.has('transfer-encoding')) return Number.POSITIVE_INFINITY;
+  const declared = Number(headers.get('content-length'));
+  return declared > LIMITS.body.takenIn.declared ? declared : 0;
+}
+
 /** The raw bytes. Stops reading at `maxBytes`; rejects a compressed body. */
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
   requireIdentityEncoding(request);
