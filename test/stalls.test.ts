@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Type } from '@sinclair/typebox';
 import { foldCase, includesText } from '../src/expression/case-folding.ts';
 import { pageParameters, parameters, queryReader } from '../src/http/parameters.ts';
+import { cellsOf } from '../src/records/transfer/csv.ts';
 import { fields, newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
@@ -200,6 +201,13 @@ test.each(relatedLines)(
   },
   30_000,
 );
+
+test('the cell of a CSV file whose every character is a quote takes the time of a copy', async () => {
+  const quotes = '"'.repeat(8 * MIB);
+  const { result, stallMs } = await measureStall(() => cellsOf(`"${quotes}"`, 1));
+  expect(result).toEqual([quotes.slice(quotes.length / 2)]);
+  expect(stallMs).toBeLessThan(STALL_MAX_MS);
+}, 30_000);
 
 test('forty imports whose first line arrives at once take turns', async () => {
   const { path } = await newEntity(tenant, fields('v json'));

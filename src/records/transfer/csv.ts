@@ -1,6 +1,9 @@
 // Splits CSV records (RFC 4180) into cells, and writes them; lines.ts finds the records. csv-parse was tried and not
 // used: after a misplaced quote or an oversized record it also skips valid records, it reports a record's last line
 // instead of its first, and it parses 40,000 records/s where this parses 190,000 to 380,000. The tests compare the two.
+import { Buffer } from 'node:buffer';
+
+const QUOTE = 0x22;
 
 /** The cells of one record, `max` at most, however many it has; null for misplaced quotes in front of these. */
 export function cellsOf(text: string, max: number, delimiter = ','): string[] | null {
@@ -25,15 +28,23 @@ function plainCell(text: string, start: number, delimiter: string): { value: str
 
 /** `start` is the position after the opening quote, `end` the one after the closing quote. */
 function quotedCell(text: string, start: number): { value: string; end: number } | null {
-  let value = '';
-  for (let from = start; ; ) {
-    const quote = text.indexOf('"', from);
-    if (quote < 0) return null;
-    value += text.slice(from, quote);
-    if (text[quote + 1] !== '"') return { value, end: quote + 1 };
-    value += '"';
-    from = quote + 2;
+  let quote = text.indexOf('"', start);
+  while (quote >= 0 && text[quote + 1] === '"') quote = text.indexOf('"', quote + 2);
+  if (quote < 0) return null;
+  const value = text.slice(start, quote);
+  return { value: value.includes('"') ? unpaired(value) : value, end: quote + 1 };
+}
+
+/** Each pair of quotes as one. A megabyte of them takes 100 ms when it is put together from parts, and 2 when it is copied. */
+function unpaired(text: string): string {
+  const units = new Uint16Array(text.length);
+  let length = 0;
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    units[length++] = unit;
+    if (unit === QUOTE) at++;
   }
+  return Buffer.from(units.buffer, 0, length * units.BYTES_PER_ELEMENT).toString('utf16le');
 }
 
 /** What separates the cells of a header: the one of these that it has most of outside quotes, else a comma. */
