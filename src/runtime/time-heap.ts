@@ -7,10 +7,6 @@ export class TimeHeap {
   readonly #places = new Map<string, number>();
   readonly #times = new Map<string, number>();
 
-  get size(): number {
-    return this.#ids.length;
-  }
-
   /** The id with the earliest time. */
   get first(): string | undefined {
     return this.#ids[0];
