@@ -15,6 +15,7 @@ import { callTool } from './support/mcp-calls.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
 import { until } from './support/streams.ts';
+import { asTenant } from './support/work.ts';
 
 const { bytesMax } = LIMITS.response;
 const LARGE = 900_000;
@@ -120,20 +121,6 @@ describe('responses', () => {
   }, 60_000);
 });
 
-/** Runs something as a call of the tenant. */
-function asCallOf({ id }: TestTenant, run: () => Promise<void>): Promise<void> {
-  const { signal } = new AbortController();
-  return forClient(
-    '192.0.2.1',
-    () => signal,
-    null,
-    () => {
-      countFor(id, false);
-      return run();
-    },
-  );
-}
-
 describe('large calls at once', () => {
   test('those of a tenant that has its places wait, while its small calls and other tenants go on', async () => {
     tenant = await service.tenant();
@@ -145,7 +132,7 @@ describe('large calls at once', () => {
     const ended = Promise.withResolvers<void>();
     const placed = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const holding = placed.map(({ resolve }) =>
-      asCallOf(mine, async () => {
+      asTenant(mine.id, async () => {
         await waitForPlace();
         resolve();
         await ended.promise;
@@ -195,7 +182,7 @@ test('a record that is read by itself counts with what its call holds while its 
   const asOf = new Date(Date.now() + 1_000).toISOString();
   const ended = Promise.withResolvers<void>();
   const holding = Array.from({ length: smallBytes / 2 / bytesFrom + running / 2 }, () =>
-    asCallOf(tenant, async () => {
+    asTenant(tenant.id, async () => {
       holdBytes(currentWork(), bytesFrom - 1);
       await ended.promise;
     }),

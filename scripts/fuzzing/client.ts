@@ -43,7 +43,7 @@ const STREAM = '/api/v1/tenants/{slug}/events/stream';
 const SOCKET_KINDS = ['platform_key', 'public_key', 'bot', 'admin_session'];
 /** Kinds that work in the tenant that a header names. */
 const ROAMING = ['super_admin', 'admin_key'];
-/** Operations that are of the tenant that a header names, whoever calls them. */
+/** For every caller, the tenant of these operations is the one in the header. */
 const NAMING = /^\/api\/auth\/tenant\/(login|developer-token|register|(forgot|reset)-password)$/;
 /** Left to the end of a round: they may end credentials, or the tenant. */
 const ENDING =

@@ -20,7 +20,7 @@ import { BatchWriting } from '../records/transfer/batch-writing.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { timeOf } from '../runtime/ids.ts';
 import { EMPTY, inputRows, literal, type Sql, sql } from '../runtime/sql.ts';
-import { type JsonObject, jsonBytes } from '../runtime/text.ts';
+import { type JsonObject, jsonTextBytes } from '../runtime/text.ts';
 import type { ArrivingTenant, Stored } from './arriving.ts';
 import { faultAt } from './faults.ts';
 import type { Mask, MaskOf } from './mask.ts';
@@ -82,7 +82,7 @@ export class Records {
     const { system, values } = this.#parted(entity, data as JsonObject);
     const own = await this.#valuesOf(entity, values);
     const stored = JSON.stringify(own);
-    const bytes = jsonBytes(own);
+    const bytes = jsonTextBytes(stored, own);
     if (bytes > LIMITS.recordBytesMax) {
       throw invalidField('data', `the values take more than ${LIMITS.recordBytesMax} bytes as JSON`);
     }

@@ -34,15 +34,17 @@ export function codePoints(text: string): number {
  */
 export function jsonBytes(value: unknown): number {
   if (typeof value === 'string' && isPlain(value)) return Buffer.byteLength(value) + 2;
-  if (!hasLongMember(value)) {
-    const text = JSON.stringify(value) ?? '';
-    return Buffer.byteLength(text) + (EXPONENT.test(text) ? digitsLeftOut(value) : 0);
-  }
+  if (!hasLongMember(value)) return jsonTextBytes(JSON.stringify(value) ?? '', value);
   let sum = 2;
   for (const [key, member] of Object.entries(value)) {
     if (member !== undefined) sum += jsonBytes(key) + jsonBytes(member) + 2;
   }
   return sum - 1;
+}
+
+/** The same, of a value whose JSON is at hand. */
+export function jsonTextBytes(text: string, value: unknown): number {
+  return Buffer.byteLength(text) + (EXPONENT.test(text) ? digitsLeftOut(value) : 0);
 }
 
 /** What a number with an exponent has, and few texts. */

@@ -7,7 +7,7 @@ import { FORMER_VALUES } from '../../events/before-image.ts';
 import type { Publication } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, inputRows, raw, type Sql, sql } from '../../runtime/sql.ts';
-import { jsonBytes } from '../../runtime/text.ts';
+import { jsonTextBytes } from '../../runtime/text.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import { withNewEventIds } from './side-effects.ts';
 import { apply, isCurrent, isOneOf, type RecordTarget, touched } from './statements.ts';
@@ -41,7 +41,8 @@ export async function patchRows(
   const isClearing = patches.some(({ patch }) => patch.cleared.length > 0);
   const input = evented.map(({ id, patch, at, eventId }) => {
     const cleared = isClearing ? [`{${patch.cleared.join()}}`] : [];
-    const values = [id, JSON.stringify(patch.set), jsonBytes(patch.set), at, eventId];
+    const json = JSON.stringify(patch.set);
+    const values = [id, json, jsonTextBytes(json, patch.set), at, eventId];
     return [...values, ...cleared, ...(hasWords ? [patch.searchVector ?? null] : [])];
   });
   const types = [
