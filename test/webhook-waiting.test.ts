@@ -154,6 +154,22 @@ test('a scheduled claim is not lost to an earlier one of its subscription', asyn
   schedule.close();
 });
 
+test('a change schedules no claim of a subscription that may have none now', async () => {
+  const { id } = await subscribe(tenant, receiver.url);
+  let [isClaimable, asked] = [false, 0];
+  const mayClaim = (): boolean => asked++ >= 0 && isClaimable;
+  const schedule = new Schedule(service.app, () => undefined, mayClaim);
+  const taken = async (): Promise<string[]> => {
+    schedule.onCommitted({ tenantId: tenant.id });
+    return schedule.takeDue(1_000);
+  };
+  expect(await taken()).not.toContain(id);
+  expect(asked).toBe(1);
+  isClaimable = true;
+  expect(await taken()).toContain(id);
+  schedule.close();
+});
+
 test('some places stay free for a tenant that has none, however many tenants wait for their receivers', () => {
   const inFlight = new InFlight();
   for (let turn = 0; turn < 300; turn++) for (let t = 0; t < 20; t++) inFlight.take(`slow ${t}`, 1_000);

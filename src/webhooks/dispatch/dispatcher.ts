@@ -39,7 +39,7 @@ const POLL_MS = 500;
 const OVERDUE_POLL_MS = 10 * 60_000;
 /** How many subscriptions one round claims deliveries for. */
 const ROUND_SUBSCRIPTIONS = 64;
-/** Until the next claim of a subscription whose tenant has no free place. */
+/** A subscription whose tenant has no free place is claimed for at the next multiple of this: all such claims of a while are one. */
 const NO_PLACE_MS = 250;
 /** How often a round that load shedding is delaying checks whether it may begin. */
 const SHEDDING_POLL_MS = 5;
@@ -83,7 +83,11 @@ export class Dispatcher {
         this.#fanOut.onCommitted(notice);
       },
     });
-    this.#schedule = new Schedule(app, () => this.#worker?.nudge());
+    this.#schedule = new Schedule(
+      app,
+      () => this.#worker?.nudge(),
+      (id) => this.#mayClaim(id),
+    );
     const health = new HealthLog(app);
     health.registerMetrics();
     this.#results = new ResultWriter(app, health, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));
@@ -158,7 +162,7 @@ export class Dispatcher {
     const now = Date.now();
     const tenantId = this.#schedule.tenantOf(subscriptionId);
     if (tenantId !== undefined && !this.#places.admits(tenantId, 0)) {
-      this.#schedule.add(subscriptionId, now + NO_PLACE_MS);
+      this.#schedule.add(subscriptionId, (Math.floor(now / NO_PLACE_MS) + 1) * NO_PLACE_MS);
       return false;
     }
     const failingUntil = this.#failing.nextClaimAt(subscriptionId, now);

@@ -62,6 +62,8 @@ export class Schedule {
   constructor(
     private readonly app: App,
     private readonly wake: () => void,
+    /** Whether a claim of the subscription could be made now; what says no schedules it for later. */
+    private readonly mayClaim: (subscriptionId: string) => boolean = () => true,
   ) {
     app.invalidations.on('webhook', (tenantIds) => this.#invalidate(tenantIds));
   }
@@ -148,7 +150,9 @@ export class Schedule {
     for (const [tenant, changes] of changed) {
       const known = this.#subscriptions.get(tenant);
       if (known === undefined) continue;
-      for (const change of changes) for (const id of matching(known, change)) this.#due.add(id, now);
+      // A tenant's hundred receivers that never respond would be scheduled and refused with each of its changes.
+      const claimable = [...changes].flatMap((change) => matching(known, change)).filter(this.mayClaim);
+      for (const id of claimable) this.#due.add(id, now);
     }
   }
 

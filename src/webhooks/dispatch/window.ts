@@ -42,11 +42,12 @@ export class InFlightWindows {
   }
 
   /**
-   * Starts an inline delivery, but only if nothing is in flight: a burst of deliveries is cheaper to claim together.
+   * Starts an inline delivery, but only if nothing is in flight and nothing waits for the window: a burst of deliveries is cheaper
+   * to claim together.
    */
   reserve(subscriptionId: string, nowMs: number): boolean {
     const window = this.#windows.get(subscriptionId);
-    if (window !== undefined && window.inFlight > window.answered) return false;
+    if (window !== undefined && (window.isClaimWanted || window.inFlight > window.answered)) return false;
     this.started(subscriptionId, nowMs);
     return true;
   }
