@@ -5,6 +5,7 @@ import { describe, expect, test } from 'bun:test';
 import { FairQueue } from '../src/runtime/fair-queue.ts';
 import type { Ticket } from '../src/runtime/fair-share.ts';
 import { LongWork } from '../src/runtime/long-work.ts';
+import { TimeHad } from '../src/runtime/time-had.ts';
 import { seededRandom } from './support/random.ts';
 
 const SLOTS = 8;
@@ -220,6 +221,41 @@ describe('the fair queue', () => {
     expect(simulation.start()).toHaveLength(1);
     admitted = 0.5;
     expect(simulation.start()).toHaveLength((SLOTS - SLOTS / 4) / 2 - 1);
+  });
+
+  test('while slots are admitted in part, a share that has had more than others has fewer, and one at least', () => {
+    let admitted = 1;
+    const long = { areOthersActive: () => true, admitted: () => admitted, had: new TimeHad(3_000) };
+    const queue = newQueue({ long });
+    const running: Ticket<Item>[] = [];
+    /** Lets each share end some of its tickets and start others; returns how many each then runs. */
+    const go = (): [heavy: number, light: number] => {
+      for (let i = 0; i < 50; i++) {
+        for (const [share, costMs] of [
+          ['heavy', 60],
+          ['light', 20],
+        ] as const) {
+          queue.enter(share, false, { share, isOperator: false, costMs });
+          const at = running.findIndex((ticket) => ticket.item.share === share);
+          const [ended] = at < 0 ? [] : running.splice(at, 1);
+          if (ended !== undefined) queue.end(ended, ended.item.costMs);
+          for (let ticket = queue.start(); ticket !== undefined; ticket = queue.start()) running.push(ticket);
+        }
+      }
+      const count = (share: string): number => running.filter((ticket) => ticket.item.share === share).length;
+      return [count('heavy'), count('light')];
+    };
+    for (let i = 0; i < SLOTS; i++) queue.enter('heavy', false, { share: 'heavy', isOperator: false, costMs: 60 });
+    for (let i = 0; i < SLOTS; i++) queue.enter('light', false, { share: 'light', isOperator: false, costMs: 20 });
+    const [heavy, light] = go();
+    admitted = 0.5;
+    const [heavyInPart, lightInPart] = go();
+    admitted = 0;
+    const [heavyLast, lightLast] = go();
+    expect([heavy, light]).toEqual([3, 3]);
+    expect(heavyInPart).toBeLessThan(heavy);
+    expect(lightInPart).toBeGreaterThanOrEqual(light);
+    expect([heavyLast, lightLast]).toEqual([1, SHARE_SLOTS]);
   });
 
   test('the long tickets of a share count in all queues of the same processors, while others are active', () => {

@@ -8,6 +8,7 @@ import { SERVICE_SHARE, type Ticket } from '../src/runtime/fair-share.ts';
 import { LongWork } from '../src/runtime/long-work.ts';
 import { Congestion, PROBE_MS } from '../src/runtime/postgres/congestion.ts';
 import { LongStatements } from '../src/runtime/postgres/long-statements.ts';
+import { TimeHad } from '../src/runtime/time-had.ts';
 import { seededRandom } from './support/random.ts';
 
 const STEP_MS = 0.25;
@@ -50,13 +51,14 @@ class Model {
     private readonly random: () => number,
   ) {
     const work = new LongWork(2, 6);
+    const had = new TimeHad(3_000);
     for (const slots of [8, 4]) {
       const wake = (): void => this.#dispatch(pool);
       const { admitted, delayMs } = {
         admitted: () => this.#congestion.admitted,
         delayMs: () => this.#congestion.delayMs,
       };
-      const long = { areOthersActive: () => true, admitted, delayMs, work, wake };
+      const long = { areOthersActive: () => true, admitted, delayMs, had, work, wake };
       const queue = new FairQueue<Statement>({ slots, operatorSlots: 1, shareWaitingMax: 100, long });
       const pool = { queue, long: new LongStatements() };
       this.#pools.set(slots, pool);

@@ -2,18 +2,18 @@
 // Work of the same share waits in order; among the shares, the one that has had the least time comes first. A share takes
 // a further slot only while more are free than it holds, and never more than half: with k busy shares, each has about
 // 1/(k + 1) of the slots, and one that arrives finds a free one. A share whose tickets run long has at most a quarter of
-// the slots while others are active, as has one that is new, and a quarter of the slots is kept for shares whose tickets are short. A share that
-// was idle starts at the level of the others: idle time is no credit. Operators' work comes first and has slots of its
+// the slots while others are active, as has one that is new, and a quarter of the slots is kept for shares whose tickets are short.
+// While what runs makes all of it slow, owners that have had most have fewer slots. A share that was idle starts at the level of the others: idle time is no credit. Operators' work comes first and has slots of its
 // own. Idle shares take no memory, but for the few that have had most. Without clock and promises; times are milliseconds.
 // Contract: neighbours#fair-shares.
 import {
   append,
+  isBefore,
   isLong,
   LONG_MS,
   learn,
   newShare,
   type Postponement,
-  precedes,
   remove,
   SERVICE_SHARE,
   type Share,
@@ -162,6 +162,7 @@ export class FairQueue<T> {
       const ownMs = this.#own(costMs);
       share.used += ownMs - ticket.charged;
       learn(share, ownMs);
+      if (share !== this.#operators) this.#options.long?.had?.add(share.owner, costMs);
       share.running--;
       this.#running--;
       if (ticket.isLong) this.#endLong(ticket, costMs);
@@ -222,9 +223,13 @@ export class FairQueue<T> {
     return work.excess(share.owner, admitted?.() ?? 1);
   }
 
+  /** While slots are admitted in part, an owner that has had more time than the others has the fewer, the more that is. */
   #limitOf(share: Share<T>): number {
-    const isLimited = (isLong(share) || !share.isKnown) && this.#options.long?.areOthersActive(share.owner) === true;
-    return isLimited ? this.#longShareSlots : this.#shareSlots;
+    const { areOthersActive, admitted, had } = this.#options.long ?? {};
+    if (areOthersActive?.(share.owner) !== true) return this.#shareSlots;
+    const slots = isLong(share) || !share.isKnown ? this.#longShareSlots : this.#shareSlots;
+    const weight = share.owner === SERVICE_SHARE ? 0 : (had?.weightOf(share.owner) ?? 0);
+    return weight > 1 ? Math.max(1, Math.round(slots * (admitted?.() ?? 1) ** weight)) : slots;
   }
 
   /** The waiting tickets, in no order across shares. */
@@ -291,9 +296,4 @@ export class FairQueue<T> {
     }
     share.at = -1;
   }
-}
-
-/** Whether a share that may start at `at`, in time had, goes before the best one so far. */
-function isBefore<T>(share: Share<T>, at: number, best: Share<T> | undefined, bestAt: number): boolean {
-  return at < bestAt || (at === bestAt && best !== undefined && precedes(share, best));
 }

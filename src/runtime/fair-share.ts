@@ -68,9 +68,14 @@ export function learn<T>(share: Share<T>, costMs: number): void {
 }
 
 /** Of shares that have had the same time: fewest running, then longest waiting. */
-export function precedes<T>(a: Share<T>, b: Share<T>): boolean {
+function precedes<T>(a: Share<T>, b: Share<T>): boolean {
   if (a.running !== b.running) return a.running < b.running;
   return (a.first?.sequence ?? 0) < (b.first?.sequence ?? 0);
+}
+
+/** Whether a share that may start at `at`, in time had, goes before the best one so far. */
+export function isBefore<T>(share: Share<T>, at: number, best: Share<T> | undefined, bestAt: number): boolean {
+  return at < bestAt || (at === bestAt && best !== undefined && precedes(share, best));
 }
 
 /** With `ofLong`, of tickets that are known to run long. */

@@ -8,7 +8,7 @@ import type { ByteBudget } from './byte-budget.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
 import { LongWork } from './long-work.ts';
-import { Congestion, PROBE_MS } from './postgres/congestion.ts';
+import { Congestion, probe } from './postgres/congestion.ts';
 import type { RawRow } from './postgres/connection.ts';
 import { guardAgainstLateWrites } from './postgres/failures.ts';
 import type { Lease } from './postgres/lease.ts';
@@ -21,7 +21,8 @@ import { temporaryLimit } from './postgres/temporary-files.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
 import type { StatementObserver } from './statement-spans.ts';
-import { detached } from './work.ts';
+import { TimeHad } from './time-had.ts';
+import { areSeveralActive, detached } from './work.ts';
 
 export type { RawRow } from './postgres/connection.ts';
 
@@ -92,6 +93,8 @@ const CANCEL_TIMEOUT_MS = 2_000;
 const SLOW_TIMEOUT_MS = 600_000;
 const IDLE_IN_TRANSACTION_MS = 60_000;
 const CLOSE_GRACE_MS = 5_000;
+/** Of the time that tenants have had on the database, what counts for half. */
+const HALVED_BY_MS = 3_000;
 
 /** Connections of the pools; one share has at most half of a pool. */
 const SIZES = { requests: 8, slow: 4, streams: 8 };
@@ -123,7 +126,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     cancel: async () => {},
   });
   const congestion = new Congestion();
-  const long = longLimits(congestion, max);
+  const long = limitsOf(congestion, max);
   const cancel = isEmbedded ? async () => {} : (pid: number) => cancelStatement(control, pid, log);
   const fast = new Pool({
     ...base,
@@ -148,7 +151,8 @@ export function openDatabase(options: DatabaseOptions): Database {
   };
   const slow = new Pool({ ...slowOptions, long, name: 'slow work', max: slowMax });
   const streams = new Streams(new Pool({ ...slowOptions, name: 'streams', max: streamMax }));
-  const stopProbing = isEmbedded ? () => {} : probe(control, congestion, () => fast.longRunning + slow.longRunning > 0);
+  const isCongestible = (): boolean => areSeveralActive() || fast.longRunning + slow.longRunning > 0;
+  const stopProbing = isEmbedded ? () => {} : probe(control, congestion, isCongestible);
   const pools = { requests: fast, slow, streams: streams.pool };
   const requests = pooledQueries(fast, transactionTimeoutMs);
   return {
@@ -169,11 +173,12 @@ export function openDatabase(options: DatabaseOptions): Database {
   };
 }
 
-/** The pools whose statements are of any length share the limits on long ones. */
-function longLimits(congestion: Congestion, max: number) {
+/** The limits that hold in all pools together whose statements are of any length. */
+function limitsOf(congestion: Congestion, max: number) {
   return {
     admitted: (): number => congestion.admitted,
     delayMs: (): number => congestion.delayMs,
+    had: new TimeHad(HALVED_BY_MS),
     work: new LongWork(Math.max(1, max >> 2), max - (max >> 2)),
   };
 }
@@ -192,25 +197,6 @@ function sessionOf(id: string) {
     max_parallel_maintenance_workers: '0',
     jit: 'off',
   };
-}
-
-/** Probes while long work runs, also when one call alone is admitted, so that more are again; returns a function that ends it. */
-function probe(control: Pool, congestion: Congestion, isNeeded: () => boolean): () => void {
-  let isRunning = false;
-  const run = async (): Promise<void> => {
-    if (isRunning || !isNeeded()) return;
-    isRunning = true;
-    const startedAt = performance.now();
-    // An outage of the database is not congestion; the calls themselves report it.
-    await detached(() => control.lease((lease) => lease.run('select 1', []))).then(
-      () => congestion.observe(performance.now() - startedAt),
-      () => undefined,
-    );
-    isRunning = false;
-  };
-  const clock = setInterval(() => void run(), PROBE_MS);
-  clock.unref?.();
-  return () => clearInterval(clock);
 }
 
 /** Resolves when the signal has been sent: the server ignores one that arrives between two statements. */

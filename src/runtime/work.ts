@@ -180,6 +180,11 @@ export function areOthersActive(share: string): boolean {
   return performance.now() - at < ACTIVE_MS;
 }
 
+/** Whether clients of more than one tenant have called within the last second. */
+export function areSeveralActive(): boolean {
+  return performance.now() - latest.otherAt < ACTIVE_MS;
+}
+
 /** Runs background work of a tenant. */
 export function forTenant<T>(tenantId: string, run: () => T): T {
   return current.run({ tenantId, share: tenantId, ...BACKGROUND }, run);

@@ -18,8 +18,8 @@ export interface PoolOptions extends ConnectionOptions {
   shareWaitingMax: number;
   /** Cancels what runs on the connection with this server process; settles when that can hit no later statement. */
   cancel(pid: number): Promise<void>;
-  /** Of long work, which is limited together in all pools that have it. */
-  long?: Required<Pick<LongLimits, 'admitted' | 'delayMs' | 'work'>>;
+  /** The limits that hold in all pools together that have them. */
+  long?: Required<Pick<LongLimits, 'admitted' | 'delayMs' | 'had' | 'work'>>;
   /** Counts the time of statements that ran for a tenant. */
   onStatements(tenantId: string, ms: number): void;
   log: Log;
