@@ -22,7 +22,7 @@ import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
 import type { StatementObserver } from './statement-spans.ts';
 import { TimeHad } from './time-had.ts';
-import { areSeveralActive, detached } from './work.ts';
+import { detached } from './work.ts';
 
 export type { RawRow } from './postgres/connection.ts';
 
@@ -151,8 +151,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   };
   const slow = new Pool({ ...slowOptions, long, name: 'slow work', max: slowMax });
   const streams = new Streams(new Pool({ ...slowOptions, name: 'streams', max: streamMax }));
-  const isCongestible = (): boolean => areSeveralActive() || fast.longRunning + slow.longRunning > 0;
-  const stopProbing = isEmbedded ? () => {} : probe(control, congestion, isCongestible);
+  const stopProbing = isEmbedded ? () => {} : probe(control, congestion, [fast, slow]);
   const pools = { requests: fast, slow, streams: streams.pool };
   const requests = pooledQueries(fast, transactionTimeoutMs);
   return {

@@ -4,7 +4,7 @@
 // long statements run, and fewer of the tenants that have had most; when it is quick again, more do. The database may be on this
 // machine or another, with any number of processors.
 // Times are milliseconds. Contract: neighbours#fair-shares.
-import { detached } from '../work.ts';
+import { areSeveralActive, detached } from '../work.ts';
 import type { Pool } from './pool.ts';
 
 /** How often the probe runs. */
@@ -46,10 +46,11 @@ export class Congestion {
 }
 
 /**
- * Probes while it is needed, on a connection of its own, also when one call alone is admitted, so that more are again; returns a
- * function that ends it.
+ * Probes while several tenants are active or these pools run long work, also when one call alone is admitted, so that more are
+ * again; returns a function that ends it.
  */
-export function probe(control: Pool, congestion: Congestion, isNeeded: () => boolean): () => void {
+export function probe(control: Pool, congestion: Congestion, pools: readonly Pool[]): () => void {
+  const isNeeded = (): boolean => areSeveralActive() || pools.some(({ longRunning }) => longRunning > 0);
   let isRunning = false;
   const run = async (): Promise<void> => {
     if (isRunning || !isNeeded()) return;
