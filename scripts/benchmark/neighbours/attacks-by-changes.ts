@@ -1,4 +1,4 @@
-// Attacks by what others could have to notice: a tenant that changes itself without end, streams that open and close with
+// Attacks by what others could have to notice: a tenant that changes itself or its records without end, streams that open and close with
 // names of entities that do not exist, and open streams of many keys in which nothing happens.
 // Times are milliseconds.
 
@@ -8,6 +8,7 @@ import type { Attacker } from './attacker.ts';
 const IDLE_STREAMS = 400;
 const NAMES = 400;
 const COSTLY_HOOKS = 500;
+const SHUFFLED = 1_000;
 const REPLAYS = 32;
 
 export const CHANGE_ATTACKS: readonly Attack[] = [
@@ -28,6 +29,25 @@ export const CHANGE_ATTACKS: readonly Attack[] = [
       const operations = Array.from({ length: 100 }, () => ({ op: 'create', data: { text: 'x'.repeat(2_000) } }));
       const body = json({ operations });
       return (signal) => attacker.flood(signal, 4, () => ({ method: 'POST', path: `${records('hooked')}/bulk`, body }));
+    },
+  },
+  {
+    id: 'shuffled-bulk',
+    label: `20 bulk calls at once that each change 900 of the same ${SHUFFLED} records, in any order`,
+    prepare: async (attacker) => {
+      await attacker.entity('shuffled', [{ key: 'title', type: 'text' }]);
+      await attacker.api.importRecords('shuffled', SHUFFLED, (at) => ({ title: `title ${at}` }));
+      const ids = await attacker.api.sampleIds('shuffled', SHUFFLED, SHUFFLED);
+      const bodies = Array.from({ length: 40 }, (_, at) => {
+        const some = ids
+          .map((id) => ({ id, at: Math.random() }))
+          .sort((a, b) => a.at - b.at)
+          .slice(0, 900);
+        return json({ operations: some.map(({ id }) => ({ op: 'update', id, data: { title: `changed ${at}` } })) });
+      });
+      const path = `${records('shuffled')}/bulk`;
+      return (signal) =>
+        attacker.flood(signal, 20, (at) => ({ method: 'POST', path, body: bodies[at % bodies.length] as string }));
     },
   },
   {

@@ -9,7 +9,6 @@ import type { Attacker, Host } from './attacker.ts';
 import { connections } from './connections.ts';
 
 const LARGE_TABLE = 100_000;
-const SHUFFLED = 1_000;
 const WIDE_RECORDS = 300;
 const WIDE_TEXT = 900_000;
 
@@ -143,25 +142,6 @@ export const WRITE_ATTACKS: readonly Attack[] = [
       await attacker.entity('small', [{ key: 'title', type: 'text' }]);
       const body = json({ title: 'a title' });
       return (signal) => attacker.flood(signal, 32, () => ({ method: 'POST', path: records('small'), body }));
-    },
-  },
-  {
-    id: 'shuffled-bulk',
-    label: `20 bulk calls at once that each change 900 of the same ${SHUFFLED} records, in any order`,
-    prepare: async (attacker) => {
-      await attacker.entity('shuffled', [{ key: 'title', type: 'text' }]);
-      await attacker.api.importRecords('shuffled', SHUFFLED, (at) => ({ title: `title ${at}` }));
-      const ids = await attacker.api.sampleIds('shuffled', SHUFFLED, SHUFFLED);
-      const bodies = Array.from({ length: 40 }, (_, at) => {
-        const some = ids
-          .map((id) => ({ id, at: Math.random() }))
-          .sort((a, b) => a.at - b.at)
-          .slice(0, 900);
-        return json({ operations: some.map(({ id }) => ({ op: 'update', id, data: { title: `changed ${at}` } })) });
-      });
-      const path = `${records('shuffled')}/bulk`;
-      return (signal) =>
-        attacker.flood(signal, 20, (at) => ({ method: 'POST', path, body: bodies[at % bodies.length] as string }));
     },
   },
   {
