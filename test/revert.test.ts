@@ -128,6 +128,30 @@ test('a record that somebody changed afterwards, or that others refer to by now,
   expect((await tenant.get(`${DEALS}/${d.id}`)).status).toBe(404);
 });
 
+test('a dropped field is no change of its records: what was done before is undone, and brings no value of it back', async () => {
+  const from = await moment();
+  const created = await createRecord(tenant, DEALS, { title: 'created', body: 'gone' });
+  const changed = await createRecord(tenant, DEALS, { title: 'before', body: 'gone' });
+  const middle = await moment();
+  await tenant.patch(`${DEALS}/${changed.id}`, { title: 'after', amount: 2 });
+  expect((await tenant.delete('/api/entities/deals/fields/body?confirm=body')).status).toBe(200);
+  await tenant.patch(`${DEALS}/${changed.id}`, { amount: 3 });
+  const to = await moment();
+  const page = (await tenant.get(`${DEALS}/${changed.id}/history`)).body.data.items;
+  expect(page.map(({ version }: Json) => version)).toEqual([3, 2, 1]);
+  const asOf = (await tenant.get(`${DEALS}/${changed.id}?asOf=${middle}`)).body.data;
+  expect(asOf).toMatchObject({ title: 'before', amount: null });
+  expect(asOf).not.toHaveProperty('body');
+  expect(await revert({ from: middle, to })).toEqual(done(1));
+  expect((await list(DEALS)).map(({ title, amount }) => [title, amount])).toEqual([
+    ['created', null],
+    ['before', null],
+  ]);
+  expect((await tenant.post(`${DEALS}/${changed.id}/restore`, { version: 2 })).status).toBe(200);
+  expect(await revert({ from, to: middle, entity: 'deals' })).toMatchObject({ reverted: 1, conflictCount: 1 });
+  expect((await tenant.get(`${DEALS}/${created.id}`)).status).toBe(404);
+});
+
 test('values that others have taken since, and rules, are conflicts with their reason', async () => {
   const a = await createRecord(tenant, DEALS, { title: 'a', code: 'one' });
   const b = await createRecord(tenant, DEALS, { title: 'b', code: 'two' });

@@ -5,6 +5,7 @@ import { systemCaller } from '../src/access/caller.ts';
 import { cleanUpInterruptedTenants } from '../src/entities/cleanup.ts';
 import type { Entity } from '../src/entities/field.ts';
 import { indexName } from '../src/entities/indexes.ts';
+import { dualWrite } from '../src/entities/values.ts';
 import { setsIdle } from '../src/http/own-idle.ts';
 import { translateViolation } from '../src/records/write/constraints.ts';
 import { newId } from '../src/runtime/ids.ts';
@@ -243,6 +244,77 @@ describe('while records are being written', () => {
     }
   });
 
+  const F_AND_N = [
+    { key: 'f', type: 'text' },
+    { key: 'n', type: 'integer' },
+  ];
+
+  /** How many records have a value of the first field, or words; the bytes of all, and those counted. */
+  async function storedIn(name: string): Promise<Json> {
+    const { id } = (await tenant.get(`/api/entities/${name}`)).body.data;
+    return service.app.db.first(sql`
+      select count(*) filter (where data ? 'f1') as values, count(*) filter (where search_vector is not null) as words,
+        sum(octet_length(data::text))::int as bytes,
+        (select sum(bytes)::int from platform.entity_counts where tenant_id = ${tenant.id}::uuid and entity_id = ${id}::uuid) as counted
+      from ${identifier(schemaOf(tenant.id), `r_${id.replaceAll('-', '')}`)}`);
+  }
+
+  test('dropping a field keeps the ETags of its records, and loses no write', () =>
+    unblocked(async () => {
+      const { name, ids } = await filled(F_AND_N, (i) => ({ f: `value ${i}`, n: 0 }));
+      const quiet = ids.slice(0, ROWS / 2);
+      const busy = ids.slice(ROWS / 2);
+      const etagOf = async (id: string) => (await tenant.get(`${pathOf(name)}/${id}`)).headers.get('etag') ?? '';
+      const etags = await Promise.all(quiet.slice(0, 20).map(etagOf));
+      const { result, writers } = await whileWriting(
+        (n) => tenant.patch(`${pathOf(name)}/${busy[n % busy.length]}`, { n }),
+        () => tenant.delete(`/api/entities/${name}/fields/f?confirm=f`),
+      );
+      expect(result.status, result.text).toBe(200);
+      expect([...writers.statuses.keys()]).toEqual([200]);
+      expect(await Promise.all(quiet.slice(0, 20).map(etagOf))).toEqual(etags);
+      const lost = { 'if-match': etags[0] as string };
+      expect((await tenant.patch(`${pathOf(name)}/${quiet[0]}`, { n: 1 }, lost)).status).toBe(200);
+      const { values, words, bytes, counted } = await storedIn(name);
+      expect([values, words, counted]).toEqual([0, 0, bytes]);
+      return writers;
+    }));
+
+  // The embedded database has one session.
+  if (!IS_EMBEDDED) {
+    test('a write that has read a dropped value, and waits while it is removed, neither keeps it nor counts its bytes', async () => {
+      const { name, ids } = await filled(F_AND_N, () => ({ f: 'dropped', n: 0 }));
+      const { db, invalidations } = service.app;
+      const schema = schemaOf(tenant.id);
+      const { id } = (await tenant.get(`/api/entities/${name}`)).body.data;
+      const [record] = ids as [string];
+      const isOwn = sql`tenant_id = ${tenant.id}::uuid and entity_id = ${id}::uuid and slot = 0`;
+      await db.rows(
+        sql`delete from ${identifier(schema, 'field_definitions')} where entity_id = ${id}::uuid and slot = 'f1'`,
+      );
+      await db.rows(sql`update ${identifier(schema, 'entity_definitions')}
+        set version = version + 1, retired_slots = '["f1"]' where id = ${id}::uuid`);
+      await invalidations.publish('catalog', tenant.id);
+      const locked = Promise.withResolvers<void>();
+      const removal = db.slow.begin(async (tx) => {
+        const table = identifier(schema, `r_${id.replaceAll('-', '')}`);
+        await tx.rows(sql`select from ${table} where id = ${record}::uuid for update`);
+        locked.resolve();
+        await Bun.sleep(500);
+        const { bytes }: Json = await tx.first(sql`
+          with before as (select octet_length(data::text) as bytes from ${table} where id = ${record}::uuid)
+          update ${table} set data = data - 'f1' where id = ${record}::uuid
+          returning octet_length(data::text) - (select bytes from before) as bytes`);
+        await tx.rows(sql`update platform.entity_counts set bytes = bytes + ${bytes}::int where ${isOwn}`);
+      });
+      await locked.promise;
+      expect((await tenant.patch(`${pathOf(name)}/${record}`, { n: 7 })).status).toBe(200);
+      await removal;
+      const { values, bytes, counted } = await storedIn(name);
+      expect([values, counted]).toEqual([ROWS - 1, bytes]);
+    });
+  }
+
   const shortDelay = () => new Promise<void>((resolve) => setTimeout(resolve, IS_EMBEDDED ? 50 : 900));
 
   /** Runs `work` during a transaction that writes `data` under the old definition and commits when `until` resolves. */
@@ -335,6 +407,13 @@ describe('while records are being written', () => {
         details: [{ path: 'code' }],
       });
     }
+  });
+
+  test('what is written has no value of a retired slot, and one of the next slot of a field', async () => {
+    const next = { key: 'code', slot: 'f7', type: 'text', targetId: null };
+    const code = { key: 'code', slot: 'f1', type: 'text', targetId: null, next };
+    const busy = { fields: [code], retiredSlots: ['f3', 'f7'] } as unknown as Entity;
+    expect(await dualWrite(busy, { f1: 'a', f3: 'dropped' })).toEqual({ f1: 'a', f7: 'a' });
   });
 
   test('field changes of one tenant run one at a time', () =>

@@ -1,7 +1,8 @@
 // Scans stored values, and rewrites them in small batches, bounded by rows and bytes, while records are being written. A batch skips locked
 // rows, and replaces rows only if neither they nor the entity's definition have changed since it read them: no write
 // is lost, and no writer waits longer than one batch. Readers see the same records afterwards, so a backfill emits no
-// events and keeps `updatedAt`; ETags change.
+// events and keeps `updatedAt`. One that gives values changes ETags, before the change of the field is announced; one that only
+// removes what nobody sees keeps them.
 // Contract: decisions#field-changes, neighbours#byte-budgets.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
@@ -57,20 +58,23 @@ export async function waitForStaleCopies({ db }: App): Promise<void> {
   if (db.dryRun === undefined) await delay(LIMITS.cacheStaleMs);
 }
 
+interface Backfill {
+  /** Of the rows `r`. */
+  where: Sql;
+  change: (data: SlotValues) => SlotValues | Promise<SlotValues>;
+  /** A write does not notice what happened to its row: only for what writes do not keep, as retired slots. */
+  keepsVersions?: boolean;
+}
+
 /**
- * Rewrites all rows `r` that match `where`, until none is left; 409 when some stay locked. Not in a dry run: the values have been
+ * Rewrites all rows that match `where`, until none is left; 409 when some stay locked. Not in a dry run: the values have been
  * verified before, and writers would have to wait for each row.
  */
-export async function backfill(
-  app: App,
-  entity: Entity,
-  where: Sql,
-  change: (data: SlotValues) => SlotValues | Promise<SlotValues>,
-): Promise<void> {
+export async function backfill(app: App, entity: Entity, rewriting: Backfill): Promise<void> {
   if (app.db.dryRun !== undefined) return;
   let deadline = performance.now() + WAIT_MS;
   for (;;) {
-    const pass = await backfillPass(app, entity, where, change);
+    const pass = await backfillPass(app, entity, rewriting);
     if (pass.read === 0) return;
     if (pass.written > 0) deadline = performance.now() + WAIT_MS;
     else if (performance.now() > deadline) throw conflict('records stay locked by other transactions; try again');
@@ -81,8 +85,7 @@ export async function backfill(
 async function backfillPass(
   app: App,
   entity: Entity,
-  where: Sql,
-  change: (data: SlotValues) => SlotValues | Promise<SlotValues>,
+  { where, change, keepsVersions = false }: Backfill,
 ): Promise<{ read: number; written: number }> {
   const done = { read: 0, written: 0 };
   for await (const rows of pagesOf<StoredRow>(app, entity, where, sql`r.version, r.data`, sql`r.data`, BATCH_ROWS)) {
@@ -92,7 +95,7 @@ async function backfillPass(
       await giveWay();
       changed.push(await changedRow(entity, row, await change(row.data)));
     }
-    done.written += await replaceBatch(app, entity, changed);
+    done.written += await replaceBatch(app, entity, changed, keepsVersions);
   }
   return done;
 }
@@ -171,7 +174,12 @@ async function changedRow(entity: Entity, { id, version, data }: StoredRow, next
   return { id, version, set: JSON.stringify(set), removed: JSON.stringify(removed), vector };
 }
 
-async function replaceBatch(app: App, entity: Entity, rows: readonly ChangedRow[]): Promise<number> {
+async function replaceBatch(
+  app: App,
+  entity: Entity,
+  rows: readonly ChangedRow[],
+  keepsVersions: boolean,
+): Promise<number> {
   const replaced = await app.db.slow.rows(sql`
     with input as (
       select * from unnest(
@@ -193,7 +201,7 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly ChangedRow[
     ),
     changed as (
       update ${entity.table} as r
-      set data = (r.data - f.removed) || f.set, search_vector = f.search_vector::tsvector, version = r.version + 1
+      set data = (r.data - f.removed) || f.set, search_vector = f.search_vector::tsvector, version = r.version + ${keepsVersions ? 0 : 1}::int
       from free as f
       where r.id = f.id
       returning r.id, octet_length(r.data::text) - f.bytes as bytes

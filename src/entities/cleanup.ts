@@ -12,6 +12,7 @@ import { bumpVersion, loadCatalog, updateFieldRow } from './catalog.ts';
 import { type DefinitionLock, interruptedTenants, isBeingChanged, withDefinitionLock } from './definition-lock.ts';
 import type { Entity } from './field.ts';
 import { settleIndexes } from './index-building.ts';
+import type { SlotValues } from './values.ts';
 
 /** Ends an entity's transitions and builds without completing them, and removes what no field uses. A dry run leaves nothing to remove. */
 export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<void> {
@@ -55,9 +56,10 @@ async function removeRetiredValues(lock: DefinitionLock, entity: Entity): Promis
   const used = await app.db.slow.first(sql`select from ${entity.table} as r where ${where} limit 1`);
   if (used !== undefined) {
     await waitForStaleCopies(app);
-    await backfill(app, entity, where, (data) => {
-      return Object.fromEntries(Object.entries(data).filter(([slot]) => !slots.includes(slot)));
-    });
+    const change = (data: SlotValues) =>
+      Object.fromEntries(Object.entries(data).filter(([slot]) => !slots.includes(slot)));
+    // Nobody sees a difference: the drop of a field has been announced before, and no event would tell of other versions.
+    await backfill(app, entity, { where, change, keepsVersions: true });
   }
   await lock.transaction(async (tx, catalog) => {
     const found = catalog.byId.get(entity.id);

@@ -17,7 +17,7 @@ import type { Entity, Field } from './field.ts';
 import { buildIndexes } from './index-building.ts';
 import { fieldIndexes, possibleIndexes, type RecordIndex, requiredIndexes } from './indexes.ts';
 import { type Check, storedConflict, validateStored } from './stored-validation.ts';
-import { dualWrite } from './values.ts';
+import { dualWrite, type SlotValues } from './values.ts';
 
 /** A change of a field from its current to its next definition. */
 export interface FieldChange {
@@ -186,16 +186,18 @@ async function removeField(lock: DefinitionLock, entity: Entity, field: Field, c
 
 async function convertValues({ app }: DefinitionLock, changing: Entity, field: Field, next: Field): Promise<void> {
   const where = sql`r.data ? ${field.slot}::text and not r.data ? ${next.slot}::text`;
-  await backfill(app, changing, where, async (data) => {
+  const change = async (data: SlotValues): Promise<SlotValues> => {
     const converted = await dualWrite(changing, data);
     if (converted[next.slot] === undefined) throw conflict('a stored value cannot be converted');
     return converted;
-  });
+  };
+  await backfill(app, changing, { where, change });
 }
 
 async function fillWithDefault({ app }: DefinitionLock, changing: Entity, { slot, default: value }: Field) {
   if (value === undefined) return;
-  await backfill(app, changing, sql`not r.data ? ${slot}::text`, (data) => ({ ...data, [slot]: value }));
+  const change = (data: SlotValues): SlotValues => ({ ...data, [slot]: value });
+  await backfill(app, changing, { where: sql`not r.data ? ${slot}::text`, change });
 }
 
 async function requireFillable({ app }: DefinitionLock, entity: Entity, field: Field): Promise<void> {

@@ -119,7 +119,8 @@ function isRequired({ required, next }: Field): boolean {
 
 /**
  * The values to store while a transition moves fields to other slots: converted values go beside the old ones. A value
- * that does not convert stays in the old slot only; the transition finds it there and fails.
+ * that does not convert stays in the old slot only; the transition finds it there and fails. Those of retired slots go: they may
+ * have been removed since the record was read.
  */
 export function dualWrite(entity: Entity, data: SlotValues): SlotValues | Promise<SlotValues> {
   const matched: PatternValue[] = [];
@@ -131,7 +132,7 @@ export function dualWrite(entity: Entity, data: SlotValues): SlotValues | Promis
 }
 
 function bothForms(entity: Entity, data: SlotValues): SlotValues {
-  let stored = data;
+  let stored = entity.retiredSlots.length === 0 ? data : withoutRetired(entity, data);
   for (const field of entity.fields) {
     const { next } = field;
     if (next === undefined || next.slot === field.slot) continue;
@@ -141,6 +142,13 @@ function bothForms(entity: Entity, data: SlotValues): SlotValues {
     stored = parsed !== undefined && 'value' in parsed ? { ...others, [next.slot]: parsed.value } : others;
   }
   return stored;
+}
+
+/** The next slot of a field counts as retired until it is in use. */
+function withoutRetired({ fields, retiredSlots }: Entity, data: SlotValues): SlotValues {
+  const isKept = (slot: string): boolean =>
+    !retiredSlots.includes(slot) || fields.some(({ next }) => next?.slot === slot);
+  return Object.fromEntries(Object.entries(data).filter(([slot]) => isKept(slot)));
 }
 
 /** The stored values after a patch; null removes a value. */

@@ -151,10 +151,15 @@ async function updatePart(
         ${touched(publication, sql`${at}::timestamptz`)}
       from input as i
       join ${entity.table} as b on b.id = i.id and b.version = i.version
-      where r.id = i.id and r.version = i.version and ${isCurrent(entity)} and ${publication.room} and ${targetsExist(targets)}
+      where r.id = i.id and r.version = i.version${isSameRow(entity)} and ${isCurrent(entity)} and ${publication.room} and ${targetsExist(targets)}
       returning ${RECORD_COLUMNS}, octet_length(b.data::text) as bytes_before, ${FORMER_VALUES} as old
     )`;
   return (await apply(publication, entity, 'record.updated', evented, ctes)).length;
+}
+
+/** Removing the values of retired slots keeps the version, but a row from before has other bytes and former values. */
+function isSameRow({ retiredSlots }: Entity): Sql {
+  return retiredSlots.length === 0 ? EMPTY : sql` and r.xmin = b.xmin`;
 }
 
 /** Deletes the records that still have these versions. Resolves to the number deleted. */
