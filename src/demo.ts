@@ -3,7 +3,8 @@
 // replaces it.
 // Contract: decisions#configuration.
 import { systemCaller, type TenantCaller } from './access/caller.ts';
-import { createTenant, deleteTenant, updateTenant } from './admin/tenants.ts';
+import { deleteTenant } from './admin/tenant-deletion.ts';
+import { createTenant, updateTenant } from './admin/tenants.ts';
 import type { App } from './app.ts';
 import { createDemoAccess, type DemoKeys } from './demo/access.ts';
 import { anotherKey, firstCalls, firstTenant } from './demo/console.ts';

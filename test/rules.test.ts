@@ -360,6 +360,19 @@ describe('after rules', () => {
     ]);
   }, 120_000);
 
+  test('of a suspended tenant, runs wait until it is active again', async () => {
+    const tenant = await newTenant();
+    await rule(tenant, 'after_create', APPEND);
+    await create(tenant, { n: 1 });
+    const setStatus = (status: string) => service.admin.patch(`/api/admin/platform/tenants/${tenant.slug}`, { status });
+    expect((await setStatus('suspended')).status).toBe(200);
+    await runRulesOnce(service.app, new AbortController().signal);
+    expect(await runsOf(tenant)).toBe(1);
+    expect((await setStatus('active')).status).toBe(200);
+    await runAll(tenant);
+    expect((await logged(tenant)).map(({ line }) => line)).toEqual(['x is open']);
+  });
+
   test('tenants are served round robin: one with many runs delays no other', async () => {
     while ((await runRulesOnce(service.app, new AbortController().signal)) > 0);
     const [before, busy, after] = [await newTenant(), await newTenant(), await newTenant()];

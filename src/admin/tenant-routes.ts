@@ -10,10 +10,10 @@ import { parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted, pageSchema } from '../http/schemas.ts';
+import { deleteTenant } from './tenant-deletion.ts';
 import {
   CreatedTenant,
   createTenant,
-  deleteTenant,
   getOwnTenant,
   getTenant,
   listTenants,

@@ -1,4 +1,4 @@
-// The platform's operations on tenants: create, list, change, delete. One transaction creates a tenant: row, schema,
+// The platform's operations on tenants: create, list, change. One transaction creates a tenant: row, schema,
 // first owner, first key. Every process is notified of a change.
 // Failures: 400 with every problem, 404, 409. Contract: decisions#tenants.
 import { type Static, Type } from '@sinclair/typebox';
@@ -6,9 +6,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import { listedBy, publishOrigins } from '../access/listed-origins.ts';
 import { hashPassword } from '../access/passwords.ts';
 import type { App } from '../app.ts';
-import { lockDefinitions } from '../entities/entities.ts';
-import { invalidField, notFound } from '../errors.ts';
-import { deleteOutboxOf } from '../events/deletion.ts';
+import { notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
 import { pageParameters, parameters } from '../http/parameters.ts';
 import { type Page, pageOf } from '../http/reply.ts';
@@ -16,10 +14,8 @@ import { closed, nullable, oneOf, optional, Timestamp, text, Uuid } from '../htt
 import { issueOwnerKey } from '../keys/owner-keys.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
-import { isDeadlock } from '../runtime/postgres/failures.ts';
 import { identifier, join, jsonb, sql, type Tx } from '../runtime/sql.ts';
 import { checkClaim, lockTenantNames } from '../tenants/custom-domains.ts';
-import { dropTenantSchema } from '../tenants/provision.ts';
 import {
   publishTenants,
   schemaOf,
@@ -42,8 +38,6 @@ import {
   touchesDomain,
 } from './tenant-settings.ts';
 
-/** Enough: after the first one the tenant is suspended, and a retry deadlocks only with writes that began before. */
-const DROP_TRIES = 10;
 export const TenantSlug = Type.String({ pattern: '^[a-z][a-z0-9-]{1,46}[a-z0-9]$', examples: ['acme'] });
 export const TenantName = text(LIMITS.tenant.nameMax, { examples: ['Acme Ltd'] });
 const Status = oneOf(['active', 'suspended']);
@@ -220,55 +214,4 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
   else if (settings?.allowedOrigins != null) await publishOrigins(app, row.id, settings.allowedOrigins);
   if (released !== undefined) await release(app, released);
   return toTenant(row);
-}
-
-/** Deletes a tenant and all of its data. 400 unless `confirm` repeats the slug. */
-export async function deleteTenant(app: App, slug: string, confirm: string | undefined): Promise<string> {
-  if (confirm !== slug) throw invalidField('confirm', 'must repeat the slug of the tenant to delete');
-  const dropped = await dropTenant(app, slug);
-  const { id } = dropped;
-  await publishTenants(app, [id], namesOf(dropped));
-  await publishOrigins(app, id, []);
-  await app.invalidations.publish('catalog', id);
-  return id;
-}
-
-type Dropped = Pick<Tenant, 'id' | 'slug' | 'settings'>;
-
-/**
- * Retries on deadlock: a write may hold one table of the tenant and wait for another. After the first one no new work of the
- * tenant begins; if it cannot be deleted all the same, its status is what it was.
- */
-async function dropTenant(app: App, slug: string): Promise<Dropped> {
-  let suspended: Tenant['status'] | undefined;
-  for (let tries = 1; ; tries++) {
-    try {
-      return await app.db.slow.begin((tx) => dropIn(tx, slug));
-    } catch (error) {
-      const isLast = !isDeadlock(error) || tries === DROP_TRIES;
-      if (isLast && suspended !== undefined) await updateTenant(app, slug, { status: suspended });
-      if (isLast) throw error;
-    }
-    if (suspended !== undefined) continue;
-    suspended = (await getTenant(app, slug)).status;
-    await updateTenant(app, slug, { status: 'suspended' });
-  }
-}
-
-/**
- * Takes the definition lock first; otherwise this and a change of definitions could deadlock. The schema goes before the row,
- * as a write takes its table's lock before the row's: in the other order every write in flight was a deadlock.
- */
-async function dropIn(tx: Tx, slug: string): Promise<Dropped> {
-  const found = await tx.first<{ id: string }>(sql`select id from platform.tenants where slug = ${slug}`);
-  if (found === undefined) throw notFound('tenant');
-  const { id } = found;
-  await lockDefinitions(tx, schemaOf(id));
-  await dropTenantSchema(tx, id);
-  await deleteOutboxOf(tx, id);
-  const deleted = await tx.first<Dropped>(sql`
-    delete from platform.tenants where id = ${id}::uuid returning id, slug, settings`);
-  if (deleted === undefined) throw notFound('tenant');
-  await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
-  return deleted;
 }

@@ -6,7 +6,7 @@ import { forEachConcurrently } from '../runtime/concurrency.ts';
 import { Retries } from '../runtime/retries.ts';
 import { sql } from '../runtime/sql.ts';
 import { forTenant } from '../runtime/work.ts';
-import { tenantById } from '../tenants/tenants.ts';
+import { isDeleted, tenantById } from '../tenants/tenants.ts';
 import { backfill, waitForOlderWrites, waitForStaleCopies } from './backfill.ts';
 import { bumpVersion, loadCatalog, updateFieldRow } from './catalog.ts';
 import { type DefinitionLock, interruptedTenants, isBeingChanged, withDefinitionLock } from './definition-lock.ts';
@@ -42,7 +42,10 @@ export async function withCleanup(lock: DefinitionLock, entity: Entity, change: 
       await cleanUp(lock, entity.id);
       lock.needsCleanup = false;
     } catch (cause) {
-      lock.app.log.warn('cleanup of a change of definitions failed; the next change will repeat it', { cause });
+      const { app, tenant } = lock;
+      if (!(await isDeleted(app, tenant.id))) {
+        app.log.warn('cleanup of a change of definitions failed; the next change will repeat it', { cause });
+      }
     }
   }
 }

@@ -6,13 +6,13 @@ import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { buildIndexBeside, cancelWaitingBuilds } from '../runtime/index-builds.ts';
+import { isLockTimeout } from '../runtime/postgres/failures.ts';
 import { identifier, sql } from '../runtime/sql.ts';
 import type { Entity } from './field.ts';
 import { createIndex, INDEX_NAMES, type RecordIndex, requiredIndexes } from './indexes.ts';
 import { countDuplicates, storedConflict } from './stored-validation.ts';
 
 const { smallRecords, smallBytes, lockWaitMs, lockAttempts } = LIMITS.indexBuild;
-const LOCK_NOT_AVAILABLE = '55P03';
 
 /**
  * Builds indexes while records are being written. 409 with the count when values are not unique. Queries may use the index of
@@ -48,7 +48,7 @@ async function buildIndex(app: App, entity: Entity, index: RecordIndex): Promise
       });
       return;
     } catch (error) {
-      if ((error as { code?: string } | null)?.code !== LOCK_NOT_AVAILABLE) throw error;
+      if (!isLockTimeout(error)) throw error;
       await delay(lockWaitMs);
     }
   }

@@ -14,6 +14,7 @@ import type { Subscriber } from '../events/tenant-stream.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { forTenant } from '../runtime/work.ts';
+import { isDeleted } from '../tenants/tenants.ts';
 import { AccessGroup, type AccessSource } from './access-group.ts';
 import { type CloseReason, type LiveConnection, Membership } from './membership.ts';
 import { EventSerializer } from './projection.ts';
@@ -174,7 +175,7 @@ export class TenantConnections implements Subscriber {
         this.#nextBatchAt = startedAt + Math.min(recipients * PAUSE_PER_RECIPIENT_MS, PAUSE_MAX_MS);
       }
     } catch (cause) {
-      this.app.log.error('events could not be delivered to streams', { cause });
+      void this.#report('events could not be delivered to streams', cause);
       this.gap();
     } finally {
       this.#draining = undefined;
@@ -250,7 +251,7 @@ export class TenantConnections implements Subscriber {
     try {
       while (this.#stale.size > 0) await this.#refreshStale();
     } catch (cause) {
-      this.app.log.error('cannot refresh the access of streams', { cause });
+      void this.#report('cannot refresh the access of streams', cause);
       this.gap();
     }
     this.#refreshing = undefined;
@@ -265,11 +266,14 @@ export class TenantConnections implements Subscriber {
       while (group.isStale) await group.refresh();
       this.#stale.delete(group);
     } catch (cause) {
-      if (!(cause instanceof ServiceError)) this.app.log.error('cannot load the access of a stream', { cause });
+      if (!(cause instanceof ServiceError)) void this.#report('cannot load the access of a stream', cause);
       const isRevoked = cause instanceof ServiceError && (cause.status === 401 || cause.status === 403);
       this.#close(group, isRevoked ? 'revoked' : 'gap');
     }
   }
+
+  readonly #report = async (failure: string, cause: unknown): Promise<void> =>
+    (await isDeleted(this.app, this.tenantId)) ? undefined : this.app.log.error(failure, { cause });
 
   #isOpen(group: AccessGroup<Membership>): boolean {
     return this.#groups.get(group.source.key) === group;

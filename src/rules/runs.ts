@@ -11,7 +11,12 @@ import type { RuleRun } from './actions.ts';
 
 const { retryAfterMs } = LIMITS.rules;
 
-/** The tenants that have due runs. */
+/** Whether runs of the tenant wait until it is active again; those of a deleted one end. */
+function isSuspended(tenantId: Sql): Sql {
+  return sql`exists (select from platform.tenants as s where s.id = ${tenantId} and s.status = 'suspended')`;
+}
+
+/** The tenants that have due runs, without suspended ones. */
 export async function tenantsWithDueRuns(queries: Queries): Promise<string[]> {
   // One step per tenant, however many runs each has.
   const rows = await queries.rows<{ id: string }>(sql`
@@ -24,7 +29,8 @@ export async function tenantsWithDueRuns(queries: Queries): Promise<string[]> {
     )
     select t.id from tenant as t
     where exists (
-      select from platform.rule_runs as r where r.tenant_id = t.id and not r.is_blocked and r.next_at <= now())`);
+      select from platform.rule_runs as r where r.tenant_id = t.id and not r.is_blocked and r.next_at <= now())
+      and not ${isSuspended(sql`t.id`)}`);
   return rows.map(({ id }) => id);
 }
 
@@ -73,6 +79,7 @@ function claim(tenantId: string): Sql {
       join platform.rule_runs as f on f.position = l.position and f.next_at <= now()
       where not exists (
         select from platform.rule_runs as e where e.record_id = l.record_id and e.tenant_id = ${tenantId}::uuid and e.position < l.position)
+        and not ${isSuspended(sql`${tenantId}::uuid`)}
       order by l.next_at, l.position
       limit 1
       for update of f skip locked

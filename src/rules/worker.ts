@@ -17,7 +17,7 @@ import type { Tx } from '../runtime/sql.ts';
 import { isUnavailable } from '../runtime/unavailability.ts';
 import { forTenant } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
-import type { Tenant } from '../tenants/tenants.ts';
+import { isDeleted, type Tenant } from '../tenants/tenants.ts';
 import { beginCounted } from '../usage/tally.ts';
 import { perform, type RuleRun, runCause } from './actions.ts';
 import { claimRun, countRuns, giveBack, retryLater, takeRun, tenantsWithDueRuns } from './runs.ts';
@@ -200,6 +200,8 @@ async function endAttempt(app: App, run: RuleRun, error: unknown): Promise<void>
   const { triesMax } = LIMITS.rules;
   // A rate limit passes.
   const isFinal = error instanceof ServiceError && error.status < 500 && error.status !== 429;
+  // With a deleted tenant its runs are gone.
+  if (!isFinal && (await isDeleted(app, run.tenant_id))) return;
   if (!isFinal) app.log.warn('a rule failed', { rule: run.rule_id, attempts: run.attempts, cause: error });
   try {
     if (!isFinal && run.attempts < triesMax) return await retryLater(app.db, run);

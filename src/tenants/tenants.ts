@@ -83,6 +83,18 @@ export async function tenantById(app: App, id: string): Promise<Tenant | null> {
   });
 }
 
+/**
+ * Whether the tenant has been deleted, for work of it that has failed: by then it fails in many ways, none of which anybody need
+ * see to. Asks the database. False when that cannot be known.
+ */
+export async function isDeleted({ db }: App, id: string): Promise<boolean> {
+  const found = db.first(sql`select from platform.tenants where id = ${id}::uuid`);
+  return found.then(
+    (row) => row === undefined,
+    () => false,
+  );
+}
+
 /** Whether this is a host name of the service itself or reserved: a tenant with this custom domain would capture every other tenant's requests. */
 export function isServiceHost(app: App, host: string): boolean {
   return serviceHosts(app).has(host);

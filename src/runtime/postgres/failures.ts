@@ -30,6 +30,11 @@ export function isDeadlock(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '40P01';
 }
 
+/** Whether a lock was not free within the time that the transaction waits for one. */
+export function isLockTimeout(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === '55P03';
+}
+
 /** Whether the database user may not do this. */
 export function lacksPrivilege(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === NO_PRIVILEGE;

@@ -1,0 +1,113 @@
+// Tenants that are deleted while they are busy: what is under way ends, and nobody else notices.
+// Contract: decisions#tenants, neighbours#fair-shares.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import process from 'node:process';
+import { runRulesOnce } from '../src/rules/worker.ts';
+import { identifier, sql } from '../src/runtime/sql.ts';
+import { schemaOf } from '../src/tenants/tenants.ts';
+import { createEntity, fields } from './support/entities.ts';
+import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { connectEvents } from './support/streams.ts';
+
+const NOTES = '/api/entities/notes/records';
+/** A deadlock is found after a second. */
+const DEADLOCK_MS = 1_000;
+const ROUNDS = 3;
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(() => service.stop());
+
+async function withNotes(): Promise<TestTenant> {
+  const tenant = await service.tenant();
+  await createEntity(tenant, 'notes', fields('title text', 'body text'));
+  await createEntity(tenant, 'copies', fields('title text'));
+  return tenant;
+}
+
+const platformPath = ({ slug }: TestTenant): string => `/api/admin/platform/tenants/${slug}`;
+const remove = (tenant: TestTenant): Promise<Answer> =>
+  service.admin.delete(`${platformPath(tenant)}?confirm=${tenant.slug}`);
+const schema = ({ id }: TestTenant, name: string) => identifier(schemaOf(id), name);
+
+test('a tenant that cannot be deleted is as it was before', async () => {
+  const tenant = await withNotes();
+  const { db } = service.app;
+  const settings = { customDomain: `${tenant.slug}.example.com`, customDomainVerified: true };
+  expect((await service.admin.patch(platformPath(tenant), { settings })).status).toBe(200);
+  await db.rows(sql`create table platform.holds_a_tenant (id uuid references platform.tenants (id))`);
+  try {
+    await db.rows(sql`insert into platform.holds_a_tenant values (${tenant.id}::uuid)`);
+    expect((await remove(tenant)).status).not.toBe(200);
+    const { status, customDomainStatus } = (await service.admin.get(platformPath(tenant))).body.data;
+    expect([status, customDomainStatus]).toEqual(['active', 'verified']);
+    expect((await tenant.post(NOTES, { title: 'still here' })).status).toBe(201);
+  } finally {
+    await db.rows(sql`drop table platform.holds_a_tenant`);
+  }
+  expect((await remove(tenant)).status).toBe(200);
+  expect((await tenant.get(NOTES)).status).toBe(401);
+});
+
+// The embedded database has one session.
+if (process.env.DATABASE_URL) {
+  /** Holds the table of the notes for a while as a write does, then does something else in the same transaction. */
+  async function hold(tenant: TestTenant, ms: number, then: Json = sql`select`): Promise<{ ended: Promise<number> }> {
+    const { id } = (await tenant.get('/api/entities/notes')).body.data;
+    const begun = Promise.withResolvers<void>();
+    const ended = service.app.db.begin(async (tx) => {
+      await tx.rows(sql`lock table ${schema(tenant, `r_${id.replaceAll('-', '')}`)} in row exclusive mode`);
+      begun.resolve();
+      await Bun.sleep(ms);
+      const startedAt = performance.now();
+      await tx.rows(then);
+      return performance.now() - startedAt;
+    });
+    await begun.promise;
+    return { ended };
+  }
+
+  test('a tenant is deleted without a deadlock with its writes, which lock their tables in an order of their own', async () => {
+    const tenant = await withNotes();
+    const definitions = sql`select from ${schema(tenant, 'entity_definitions')}`;
+    const { ended } = await hold(tenant, 300, definitions);
+    expect((await remove(tenant)).status).toBe(200);
+    expect(await ended).toBeLessThan(DEADLOCK_MS / 2);
+  });
+}
+
+test('the work of a tenant that is deleted meanwhile ends, and is no failure in the log', async () => {
+  const signal = new AbortController().signal;
+  for (let round = 0; round < ROUNDS; round++) {
+    const tenant = await withNotes();
+    const action = { type: 'create_record', entity: 'copies', values: { title: '{{title}}' } };
+    const rule = { name: 'a copy', entity: 'notes', trigger: 'after_create', action };
+    expect((await tenant.post('/api/rules', rule)).status).toBe(201);
+    const stream = await connectEvents(service.url, tenant.slug, tenant.key);
+    const before = service.logged.length;
+    let isDeleted = false;
+    const writing = Array.from({ length: 4 }, async () => {
+      while (!isDeleted) await tenant.post(NOTES, { title: 'x', body: 'y' });
+    });
+    const defining = (async () => {
+      while (!isDeleted) {
+        await tenant.delete('/api/entities/notes/fields/body?confirm=body');
+        await tenant.post('/api/entities/notes/fields', { key: 'body', type: 'text' });
+      }
+    })();
+    const ruling = (async () => {
+      while (!isDeleted) if ((await runRulesOnce(service.app, signal)) === 0) await Bun.sleep(5);
+    })();
+    await Bun.sleep(300);
+    expect((await remove(tenant)).status).toBe(200);
+    await Bun.sleep(50);
+    isDeleted = true;
+    await Promise.all([...writing, defining, ruling]);
+    await stream.ended();
+    await Bun.sleep(100);
+    const failures = service.logged.slice(before).filter((line) => /"level":"(warn|error)"/.test(line));
+    expect(failures).toEqual([]);
+  }
+}, 30_000);
