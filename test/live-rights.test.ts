@@ -6,6 +6,7 @@ import { callerOfOpener, isKnownGood, openerOf } from '../src/access/resolve-ope
 import { unauthorized, unavailable } from '../src/errors.ts';
 import { AccessGroup } from '../src/realtime/access-group.ts';
 import type { LiveConnection } from '../src/realtime/membership.ts';
+import { realtimeOf } from '../src/realtime/realtime.ts';
 import { TenantConnections } from '../src/realtime/tenant-connections.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { addRole, adminSession, bearer, botToken, changeRole, platformKey, userToken } from './support/credentials.ts';
@@ -152,6 +153,35 @@ test('invalidated rights are loaded again only after every cache has dropped the
   known = after as TenantCaller;
   expect(await connections.currentCaller('k')).toBe(known);
   connections.closeAll('stopping');
+});
+
+test('a connection whose rights change while it opens begins with the new ones, or not at all', async () => {
+  const { app } = service;
+  const tenant = await newTenant();
+  const connection: LiveConnection = { deliver: () => undefined, disconnect: () => undefined };
+  const [before, after] = ['before', 'after'].map(
+    (role) => ({ kind: 'bot', role, tenant: { id: tenant.id, status: 'active' } }) as TenantCaller,
+  ) as [TenantCaller, TenantCaller];
+  const opening = (next: () => TenantCaller) => {
+    let known = (): TenantCaller => before;
+    const load = async (): Promise<TenantCaller> => {
+      const loaded = known();
+      if (known === next) return loaded;
+      // What has been read is no longer so when it arrives.
+      known = next;
+      await app.invalidations.publish('role', tenant.id);
+      return loaded;
+    };
+    const source = { key: crypto.randomUUID(), load, isKnownGood: () => true };
+    return realtimeOf(app).join(source, before, connection, ['articles']);
+  };
+  const { membership } = await opening(() => after);
+  expect(membership.caller).toBe(after);
+  realtimeOf(app).leave(membership);
+  const refused = opening(() => {
+    throw unauthorized();
+  });
+  await expect(refused).rejects.toThrow(unauthorized().message);
 });
 
 test('changes that are announced together load the rights of each stream once', async () => {

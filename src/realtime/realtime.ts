@@ -87,8 +87,12 @@ export class Realtime {
       try {
         const since = await takeSnapshot(this.app.db);
         this.requireOpen();
-        // Invalidations before this point were missed, unless the group exists already.
-        const current = (await tenant.connections.currentCaller(source.key)) ?? (await source.load());
+        // Invalidations before the connection is added are missed, unless its group exists already.
+        let [announced, current] = [-1, caller];
+        while (tenant.connections.announced !== announced) {
+          announced = tenant.connections.announced;
+          current = (await tenant.connections.currentCaller(source.key)) ?? (await source.load());
+        }
         if (this.#tenants.get(id) !== tenant) throw unavailable('events were lost; connect again');
         return { membership: tenant.connections.add(source, current, connection, entities), since };
       } catch (cause) {
