@@ -215,6 +215,22 @@ describe('deleting referenced records', () => {
     expect((await tenant.get(recordsOf(name))).body.data.total).toBe(0);
   });
 
+  test('records that are deleted together do not restrict each other; those that stay are counted', async () => {
+    const back = { key: 'back', type: 'relation', entity: SELF, onDelete: 'restrict' };
+    const name = await entity([...reference(SELF, 'cascade'), back]);
+    const first = await record(name, {});
+    const second = await record(name, { to: first });
+    const third = await record(name, { to: second });
+    await tenant.patch(`${recordsOf(name)}/${first}`, { back: second });
+    await tenant.patch(`${recordsOf(name)}/${second}`, { back: third });
+    const others = [await record(name, { back: second }), await record(name, { back: second })];
+    const refused = await tenant.delete(`${recordsOf(name)}/${first}`);
+    expect([refused.status, refused.body.error.message]).toEqual([409, `still referred to by 2 record(s) of ${name}`]);
+    for (const id of others) await tenant.delete(`${recordsOf(name)}/${id}`);
+    expect((await tenant.delete(`${recordsOf(name)}/${first}`)).status).toBe(200);
+    expect((await tenant.get(recordsOf(name))).body.data.total).toBe(0);
+  });
+
   for (const onDelete of ['restrict', 'set_null', 'cascade']) {
     test(`no reference dangles when records are created and deleted concurrently, under ${onDelete}`, async () => {
       const target = await entity([text]);

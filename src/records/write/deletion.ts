@@ -1,6 +1,7 @@
 // Deleting records together with what refers to them: under `cascade` the referring records are deleted too, under
 // `set_null` the reference is cleared, under `restrict` the deletion is refused. Referring records are read, locked and
-// changed in batches, so that a deletion of any size takes little memory; all of it is one transaction.
+// changed in batches, and of those on the way down a chain of cascades only ids are kept, so that a deletion of any size and
+// depth takes little memory; all of it is one transaction.
 // Failures: 409 under `restrict`, 503 at the transaction's deadline. Contract: decisions#fields.
 import { allows } from '../../access/rights.ts';
 import { accessScopeOf } from '../../entities/access-scope.ts';
@@ -9,36 +10,51 @@ import { conflict, type ServiceError } from '../../errors.ts';
 import { columnOf } from '../../expression/to-sql.ts';
 import { LEAST_ID } from '../../runtime/ids.ts';
 import { type Queries, type Sql, sql } from '../../runtime/sql.ts';
-import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
+import { COLUMNS_WITHOUT_DATA, RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import type { WritingInTransaction } from './context.ts';
-import { deleteRows, updateRows } from './statements.ts';
-import { applyRules, type PreparedRow } from './triggers.ts';
+import { type DoomedRow, deleteRows, updateRows } from './statements.ts';
+import { applyRules, hasRules, type PreparedRow } from './triggers.ts';
 
 /** Referring records read at once, and bytes of their values. */
 const BATCH = { rows: 500, bytes: 4_194_304 };
 const R = sql`r`;
 
-/**
- * Deletes locked rows of an entity. Records that refer to them are first deleted under `cascade` and cleared under
- * `set_null`, even if the caller may not change them. `deleting` holds the ids whose deletion has begun and not ended, so
- * that a cycle of cascades ends.
- */
+/** Deletes locked rows of an entity, and deletes or clears what refers to them, even if the caller may not change it. */
 export async function deleteWithReferences(
   writing: WritingInTransaction,
   entity: Entity,
   rows: readonly RecordRow[],
-  deleting: Set<string> = new Set(),
+): Promise<void> {
+  await deletePrepared(writing, entity, await prepareDeletion(writing, entity, rows), new Set());
+}
+
+/** What a deletion needs of rows, whose values can go: a chain of cascades may be as long as the entity has records. */
+async function prepareDeletion(
+  writing: WritingInTransaction,
+  entity: Entity,
+  rows: readonly RecordRow[],
+): Promise<DoomedRow[]> {
+  const prepared = await prepareAll(writing, entity, rows, (row) => ({ operation: 'delete', before: row, after: row }));
+  writing.evaluator.expect(entity, () => []);
+  return prepared.map(({ id, version, starts }) => ({ id, version, starts }));
+}
+
+/** `deleting` holds the ids whose deletion has begun and not ended, so that a cycle of cascades ends. */
+async function deletePrepared(
+  writing: WritingInTransaction,
+  entity: Entity,
+  rows: readonly DoomedRow[],
+  deleting: Set<string>,
 ): Promise<void> {
   const isNamed = deleting.size === 0;
   for (const row of rows) deleting.add(row.id);
-  const prepared = await prepareAll(writing, entity, rows, (row) => ({ operation: 'delete', before: row, after: row }));
   for (const reference of entity.references) {
     const { onDelete, required, type } = reference.field;
     const isRefused = onDelete === 'restrict' || (onDelete === 'set_null' && required && type === 'relation');
     if (isRefused) await requireNoReferring(writing, reference, rows, deleting);
     else await changeReferring(writing, reference, rows, deleting);
   }
-  const count = await deleteRows(writing.publication, entity, prepared);
+  const count = await deleteRows(writing.publication, entity, rows);
   if (count < rows.length) throw conflict('concurrent modification; try again');
   if (!isNamed) writing.tx.dryRun?.noteReferring(count);
   for (const row of rows) deleting.delete(row.id);
@@ -60,32 +76,47 @@ async function prepareAll(
 async function changeReferring(
   writing: WritingInTransaction,
   reference: Reference,
-  rows: readonly RecordRow[],
+  rows: readonly DoomedRow[],
   deleting: Set<string>,
 ): Promise<void> {
   const entity = entityOf(writing, reference);
-  for (let after = LEAST_ID; ; ) {
-    const batch = await nextReferring(writing, reference, rows, after);
-    const last = batch.at(-1);
-    if (last === undefined) return;
-    after = last.id;
-    const referring = batch.filter(({ id }) => !deleting.has(id));
-    if (referring.length === 0) continue;
-    if (reference.field.onDelete === 'cascade') await deleteWithReferences(writing, entity, referring, deleting);
-    else await clearReferences(writing, entity, reference.field, referring, rows);
+  for (let after: string | undefined = LEAST_ID; after !== undefined; ) {
+    const { last, doomed } = await changeNext(writing, reference, rows, after, deleting);
+    after = last;
+    if (doomed.length > 0) await deletePrepared(writing, entity, doomed, deleting);
   }
+}
+
+/** Clears the next batch, or prepares its deletion: its values are not kept while what refers to it is deleted. */
+async function changeNext(
+  writing: WritingInTransaction,
+  reference: Reference,
+  rows: readonly DoomedRow[],
+  after: string,
+  deleting: ReadonlySet<string>,
+): Promise<{ last: string | undefined; doomed: DoomedRow[] }> {
+  const entity = entityOf(writing, reference);
+  const batch = await nextReferring(writing, reference, rows, after);
+  const last = batch.at(-1)?.id;
+  const referring = batch.filter(({ id }) => !deleting.has(id));
+  if (reference.field.onDelete === 'cascade')
+    return { last, doomed: await prepareDeletion(writing, entity, referring) };
+  if (referring.length > 0) await clearReferences(writing, entity, reference.field, referring, rows);
+  return { last, doomed: [] };
 }
 
 /** Locks the next batch of records that refer to the rows. None can be added, since the rows are locked. */
 async function nextReferring(
-  { tx }: WritingInTransaction,
-  { entity, field }: Reference,
-  rows: readonly RecordRow[],
+  writing: WritingInTransaction,
+  reference: Reference,
+  rows: readonly DoomedRow[],
   after: string,
 ): Promise<RecordRow[]> {
+  const { entity, field } = reference;
   const refers = pointsAt(field, rows);
-  return tx.rows<RecordRow>(sql`
-    select ${RECORD_COLUMNS} from ${entity.table} as r
+  const isDataNeeded = field.onDelete !== 'cascade' || hasRules(entityOf(writing, reference), 'delete');
+  return writing.tx.rows<RecordRow>(sql`
+    select ${isDataNeeded ? RECORD_COLUMNS : COLUMNS_WITHOUT_DATA} from ${entity.table} as r
     where ${refers} and r.id in (
       select b.id
       from (
@@ -103,21 +134,27 @@ async function nextReferring(
     for update`);
 }
 
-/** 409 when records refer to the rows. Their entity, field and number are named to those who may see them. */
+/**
+ * 409 when records refer to the rows. Those that are being deleted do not count; there may be many of them, of which few refer to
+ * these rows.
+ */
 async function requireNoReferring(
   writing: WritingInTransaction,
   reference: Reference,
-  rows: readonly RecordRow[],
+  rows: readonly DoomedRow[],
   deleting: ReadonlySet<string>,
 ): Promise<void> {
   const { table } = reference.entity;
+  const refers = pointsAt(reference.field, rows);
+  const found = await writing.tx.rows<{ id: string }>(sql`
+    select r.id from ${table} as r where ${refers} limit ${deleting.size + 1}::bigint`);
+  if (found.every(({ id }) => deleting.has(id))) return;
   const counted = await writing.tx.first<{ n: number }>(sql`
-    select count(*)::int as n from ${table} as r
-    where ${pointsAt(reference.field, rows)} and not r.id = any(${[...deleting]}::uuid[])`);
-  const count = counted?.n ?? 0;
-  if (count > 0) throw stillReferredTo(writing, reference, count);
+    select count(*)::int as n from ${table} as r where ${refers} and not r.id = any(${[...deleting]}::uuid[])`);
+  throw stillReferredTo(writing, reference, counted?.n ?? 0);
 }
 
+/** Their entity, field and number are named to those who may see them. */
 function stillReferredTo(writing: WritingInTransaction, reference: Reference, count: number): ServiceError {
   const { catalog, caller } = writing;
   const entity = entityOf(writing, reference);
@@ -149,10 +186,13 @@ function entityOf({ catalog }: WritingInTransaction, { entity }: Reference): Ent
   return catalog.byId.get(entity.id) ?? entity;
 }
 
-function pointsAt(field: Field, rows: readonly RecordRow[]): Sql {
+/** A single id is compared with `=`: its index gives the referring records in their order, and Postgres expects few of them. */
+function pointsAt(field: Field, rows: readonly DoomedRow[]): Sql {
   const ids = rows.map(({ id }) => id);
-  if (field.type === 'relation') return sql`${columnOf(field.ref, R)} = any(${ids}::text[])`;
-  return sql`r.data -> ${field.slot}::text ?| ${ids}::text[]`;
+  const [only] = ids;
+  if (field.type !== 'relation') return sql`r.data -> ${field.slot}::text ?| ${ids}::text[]`;
+  const column = columnOf(field.ref, R);
+  return ids.length === 1 && only !== undefined ? sql`${column} = ${only}::text` : sql`${column} = any(${ids}::text[])`;
 }
 
 async function clearReferences(
@@ -160,7 +200,7 @@ async function clearReferences(
   entity: Entity,
   field: Field,
   referring: readonly RecordRow[],
-  deleted: readonly RecordRow[],
+  deleted: readonly DoomedRow[],
 ): Promise<void> {
   const ids = new Set(deleted.map(({ id }) => id));
   const cleared = await prepareAll(writing, entity, referring, (before) => {

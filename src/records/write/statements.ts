@@ -162,14 +162,17 @@ function isSameRow({ retiredSlots }: Entity): Sql {
   return retiredSlots.length === 0 ? EMPTY : sql` and r.xmin = b.xmin`;
 }
 
+/** A record to delete, without its values. */
+export type DoomedRow = Pick<PreparedRow, 'id' | 'version' | 'starts'>;
+
 /** Deletes the records that still have these versions. Resolves to the number deleted. */
-export function deleteRows(publication: Publication, entity: Entity, rows: readonly PreparedRow[]): Promise<number> {
+export function deleteRows(publication: Publication, entity: Entity, rows: readonly DoomedRow[]): Promise<number> {
   return inParts(publication, { entity, type: 'record.deleted' }, rows, (part) =>
     deletePart(publication, entity, part),
   );
 }
 
-async function deletePart(publication: Publication, entity: Entity, rows: readonly PreparedRow[]): Promise<number> {
+async function deletePart(publication: Publication, entity: Entity, rows: readonly DoomedRow[]): Promise<number> {
   const evented = withNewEventIds(rows);
   const input = evented.map(({ id, version, eventId }) => [id, version, eventId]);
   const ctes = sql`
