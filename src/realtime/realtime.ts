@@ -24,6 +24,8 @@ interface OpenTenant {
   /** Resolves to the function that detaches from the hub. */
   attached: Promise<() => void>;
   joining: number;
+  /** How often a change of access was announced: what was loaded meanwhile may be from before it. */
+  announced: number;
 }
 
 export class Realtime {
@@ -89,8 +91,8 @@ export class Realtime {
         this.requireOpen();
         // Invalidations before the connection is added are missed, unless its group exists already.
         let [announced, current] = [-1, caller];
-        while (tenant.connections.announced !== announced) {
-          announced = tenant.connections.announced;
+        while (tenant.announced !== announced) {
+          announced = tenant.announced;
           current = (await tenant.connections.currentCaller(source.key)) ?? (await source.load());
         }
         if (this.#tenants.get(id) !== tenant) throw unavailable('events were lost; connect again');
@@ -154,7 +156,7 @@ export class Realtime {
       drained: () => connections.drained(),
       gap,
     });
-    const tenant: OpenTenant = { connections, attached, joining: 0 };
+    const tenant: OpenTenant = { connections, attached, joining: 0, announced: 0 };
     attached.catch(forget);
     this.#tenants.set(tenantId, tenant);
     return tenant;
@@ -174,7 +176,11 @@ export class Realtime {
 
   #invalidateAccess(tenantId: string | null, isAnnounced: boolean): void {
     const tenants = tenantId === null ? [...this.#tenants.values()] : [this.#tenants.get(tenantId)];
-    for (const tenant of tenants) tenant?.connections.invalidateAccess(isAnnounced);
+    for (const tenant of tenants) {
+      if (tenant === undefined) continue;
+      if (isAnnounced) tenant.announced++;
+      tenant.connections.invalidateAccess(isAnnounced);
+    }
   }
 }
 

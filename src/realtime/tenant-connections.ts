@@ -32,8 +32,6 @@ const PAUSE_MAX_MS = 20;
 const NO_MEMBERS: ReadonlySet<Membership> = new Set();
 
 export class TenantConnections implements Subscriber {
-  /** How often a change of access was announced: what was loaded meanwhile may be from before it. */
-  announced = 0;
   readonly #groups = new Map<string, AccessGroup<Membership>>();
   /** By subscribed entity, and under ALL_ENTITIES. */
   readonly #byEntity = new Map<string, Set<Membership>>();
@@ -129,7 +127,6 @@ export class TenantConnections implements Subscriber {
 
   /** Access may have changed: load it again before the next event. See `AccessGroup.invalidate`. */
   invalidateAccess(isAnnounced: boolean): void {
-    if (isAnnounced) this.announced++;
     for (const group of this.#groups.values()) {
       group.invalidate(isAnnounced);
       if (group.isStale) this.#stale.add(group);
