@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
+import { compile } from '../src/runtime/sql.ts';
 import { tenantByHost, tenantBySlug } from '../src/tenants/tenants.ts';
 import { ADMIN_SECRET, startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -20,13 +21,16 @@ test('a name that is too long for a tenant is neither looked up nor kept', async
   const { app } = service;
   const lookedUp = spyOn(app.db, 'first');
   const long = 'a'.repeat(254);
+  // The service asks for tenants of its own accord, too.
+  const lookups = () =>
+    lookedUp.mock.calls.filter(([query]) => compile(query).parameters.some((value) => String(value).startsWith('aaa')));
   expect([await tenantBySlug(app, long.slice(0, 49)), await tenantByHost(app, long)]).toEqual([null, null]);
-  expect(lookedUp).not.toHaveBeenCalled();
+  expect(lookups()).toEqual([]);
   expect([await tenantBySlug(app, long.slice(0, 48)), await tenantByHost(app, long.slice(0, 253))]).toEqual([
     null,
     null,
   ]);
-  expect(lookedUp).toHaveBeenCalledTimes(2);
+  expect(lookups()).toHaveLength(2);
   lookedUp.mockRestore();
 });
 
