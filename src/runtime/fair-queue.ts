@@ -2,10 +2,10 @@
 // Work of the same share waits in order; among the shares, the one that has had the least time comes first. A share takes
 // a further slot only while more are free than it holds, and never more than half: with k busy shares, each has about
 // 1/(k + 1) of the slots, and one that arrives finds a free one. A share whose tickets run long has at most a quarter of
-// the slots while others are active, as has one that is new, and a quarter of the slots is kept for shares whose tickets are short.
-// While what runs makes all of it slow, owners that have had most have fewer slots. A share that was idle starts at the level of the others: idle time is no credit. Operators' work comes first and has slots of its
-// own. Idle shares take no memory, but for the few that have had most. Without clock and promises; times are milliseconds.
-// Contract: neighbours#fair-shares.
+// the slots while others are active, as has one that is new, and a quarter of the slots is kept for shares whose tickets are
+// short. While slots are admitted in part, tenants that have had most have fewer. A share that was idle starts at the level of the
+// others: idle time is no credit. Operators' work comes first and has slots of its own. Idle shares take no memory, but for the few
+// that have had most. Without clock and promises; times are milliseconds. Contract: neighbours#fair-shares.
 import {
   append,
   isBefore,

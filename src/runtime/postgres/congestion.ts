@@ -25,7 +25,7 @@ export class Congestion {
   #admitted = 1;
   #delayMs = 0;
 
-  /** The part of the slots for long work that may be used, from 0 to 1. */
+  /** The part of the slots that long work, and tenants that have had most, may use, from 0 to 1. */
   get admitted(): number {
     return this.#admitted;
   }
