@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import process from 'node:process';
 import { systemCaller } from '../src/access/caller.ts';
 import { cleanUpInterruptedTenants } from '../src/entities/cleanup.ts';
-import type { Entity } from '../src/entities/field.ts';
+import { type Entity, tableNameOf } from '../src/entities/field.ts';
 import { indexName } from '../src/entities/indexes.ts';
 import { dualWrite } from '../src/entities/values.ts';
 import { setsIdle } from '../src/http/own-idle.ts';
@@ -256,7 +256,7 @@ describe('while records are being written', () => {
       select count(*) filter (where data ? 'f1') as values, count(*) filter (where search_vector is not null) as words,
         sum(octet_length(data::text))::int as bytes,
         (select sum(bytes)::int from platform.entity_counts where tenant_id = ${tenant.id}::uuid and entity_id = ${id}::uuid) as counted
-      from ${identifier(schemaOf(tenant.id), `r_${id.replaceAll('-', '')}`)}`);
+      from ${identifier(schemaOf(tenant.id), tableNameOf(id))}`);
   }
 
   test('dropping a field keeps the ETags of its records, and loses no write', () =>
@@ -297,7 +297,7 @@ describe('while records are being written', () => {
       await invalidations.publish('catalog', tenant.id);
       const locked = Promise.withResolvers<void>();
       const removal = db.slow.begin(async (tx) => {
-        const table = identifier(schema, `r_${id.replaceAll('-', '')}`);
+        const table = identifier(schema, tableNameOf(id));
         await tx.rows(sql`select from ${table} where id = ${record}::uuid for update`);
         locked.resolve();
         await Bun.sleep(500);
@@ -320,7 +320,7 @@ describe('while records are being written', () => {
   /** Runs `work` during a transaction that writes `data` under the old definition and commits when `until` resolves. */
   async function duringOlderWrite<T>(name: string, data: Json, work: () => Promise<T>, until = shortDelay): Promise<T> {
     const { id } = (await tenant.get(`/api/entities/${name}`)).body.data;
-    const table = identifier(schemaOf(tenant.id), `r_${id.replaceAll('-', '')}`);
+    const table = identifier(schemaOf(tenant.id), tableNameOf(id));
     const begun = Promise.withResolvers<void>();
     // The request pool would abort an idle transaction.
     const transaction = service.app.db.slow.begin(async (tx) => {
@@ -469,7 +469,7 @@ describe('after a crash', () => {
     const { db } = service.app;
     const schema = schemaOf(tenant.id);
     const id = (await tenant.get(`/api/entities/${name}`)).body.data.id as string;
-    const table = `r_${id.replaceAll('-', '')}`;
+    const table = tableNameOf(id);
     const next = { key: 'f', slot: 'f2', type: 'integer', required: true, unique: true, indexed: false };
     await db.rows(sql`update ${identifier(schema, 'field_definitions')}
       set next = ${JSON.stringify({ ...next, targetId: null, onDelete: null, position: 1 })}::text::jsonb

@@ -2,6 +2,7 @@
 // Contract: decisions#tenants, neighbours#fair-shares.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
+import { tableNameOf } from '../src/entities/field.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
@@ -58,7 +59,7 @@ if (process.env.DATABASE_URL) {
     const { id } = (await tenant.get('/api/entities/notes')).body.data;
     const begun = Promise.withResolvers<void>();
     const ended = service.app.db.begin(async (tx) => {
-      await tx.rows(sql`lock table ${schema(tenant, `r_${id.replaceAll('-', '')}`)} in row exclusive mode`);
+      await tx.rows(sql`lock table ${schema(tenant, tableNameOf(id))} in row exclusive mode`);
       begun.resolve();
       await Bun.sleep(ms);
       const startedAt = performance.now();

@@ -1,6 +1,6 @@
-// Deletes tenants, busy ones too, in one transaction each. A tenant is suspended first, so that no new work of it begins. Its
-// tables are locked only once all of them are free: a write that holds one and needs another would be a deadlock, and whoever
-// waits for a locked table holds a connection that other tenants need.
+// Deletes tenants, busy ones too, in one transaction each. A tenant is suspended first, so that it starts no new work. When one of
+// its tables is in use, the deletion soon releases those it has locked and tries again: a write that holds a table and needs another
+// would deadlock with it, and every call that waits for a locked table would hold a connection that other tenants need.
 // Failures: 400 unless confirmed, 404, 503 while other work of the tenant does not end; then its status is what it was.
 // Times are milliseconds. Contract: decisions#tenants, neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
@@ -9,6 +9,7 @@ import type { App } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';
 import { invalidField, notFound, unavailable } from '../errors.ts';
 import { deleteOutboxOf } from '../events/deletion.ts';
+import { limitLockWaits } from '../runtime/locks.ts';
 import { isDeadlock, isLockTimeout } from '../runtime/postgres/failures.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { dropTenantSchema } from '../tenants/provision.ts';
@@ -27,7 +28,7 @@ export async function deleteTenant(app: App, slug: string, confirm: string | und
   const { id, status } = await suspend(app, slug);
   let dropped: Named;
   try {
-    dropped = await dropTenant(app, slug);
+    dropped = await dropTenant(app, id);
   } catch (error) {
     await setStatus(app, slug, status);
     throw error;
@@ -59,11 +60,11 @@ async function setStatus(app: App, slug: string, status: Tenant['status']): Prom
   await publishOrigins(app, changed.id, await listedBy(app, changed.id));
 }
 
-async function dropTenant(app: App, slug: string): Promise<Named> {
+async function dropTenant(app: App, id: string): Promise<Named> {
   const deadline = performance.now() + WITHIN_MS;
   for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS)) {
     try {
-      return await app.db.slow.begin((tx) => dropIn(tx, slug, waitMs));
+      return await app.db.slow.begin((tx) => dropIn(tx, id, waitMs));
     } catch (error) {
       if (!isLockTimeout(error) && !isDeadlock(error)) throw error;
       if (performance.now() > deadline) throw unavailable('other work of this tenant does not end', error);
@@ -77,23 +78,15 @@ async function dropTenant(app: App, slug: string): Promise<Named> {
  * a write locks its table before rows: in the other order every write in flight was a deadlock. Once its tables are locked, what is
  * left is shared with other tenants: none of them holds a lock for long.
  */
-async function dropIn(tx: Tx, slug: string, waitMs: number): Promise<Named> {
-  const found = await tx.first<{ id: string }>(sql`select id from platform.tenants where slug = ${slug}`);
-  if (found === undefined) throw notFound('tenant');
-  const { id } = found;
-  await limitWaits(tx, waitMs);
+async function dropIn(tx: Tx, id: string, waitMs: number): Promise<Named> {
+  await limitLockWaits(tx, waitMs);
   await lockDefinitions(tx, schemaOf(id));
   await dropTenantSchema(tx, id);
-  await limitWaits(tx, 0);
+  await limitLockWaits(tx, 0);
   await deleteOutboxOf(tx, id);
   const deleted = await tx.first<Named>(sql`
     delete from platform.tenants where id = ${id}::uuid returning id, slug, settings`);
   if (deleted === undefined) throw notFound('tenant');
   await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
   return deleted;
-}
-
-/** Of each lock; 0 for no limit. */
-async function limitWaits(tx: Tx, ms: number): Promise<void> {
-  await tx.rows(sql`select set_config('lock_timeout', ${`${ms}ms`}, true)`);
 }

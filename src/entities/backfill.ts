@@ -1,8 +1,8 @@
 // Scans stored values, and rewrites them in small batches, bounded by rows and bytes, while records are being written. A batch skips locked
 // rows, and replaces rows only if neither they nor the entity's definition have changed since it read them: no write
 // is lost, and no writer waits longer than one batch. Readers see the same records afterwards, so a backfill emits no
-// events and keeps `updatedAt`. One that gives values changes ETags, before the change of the field is announced; one that only
-// removes what nobody sees keeps them.
+// events and keeps `updatedAt`. A backfill that sets values changes ETags, before the change of the field is announced; one that only
+// removes the values of retired slots keeps the ETags.
 // Contract: decisions#field-changes, neighbours#byte-budgets.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';

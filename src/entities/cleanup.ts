@@ -61,7 +61,7 @@ async function removeRetiredValues(lock: DefinitionLock, entity: Entity): Promis
     await waitForStaleCopies(app);
     const change = (data: SlotValues) =>
       Object.fromEntries(Object.entries(data).filter(([slot]) => !slots.includes(slot)));
-    // Nobody sees a difference: the drop of a field has been announced before, and no event would tell of other versions.
+    // The drop was announced before: no event would tell clients that versions changed again.
     await backfill(app, entity, { where, change, keepsVersions: true });
   }
   await lock.transaction(async (tx, catalog) => {

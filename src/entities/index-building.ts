@@ -6,6 +6,7 @@ import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { buildIndexBeside, cancelWaitingBuilds } from '../runtime/index-builds.ts';
+import { limitLockWaits } from '../runtime/locks.ts';
 import { isLockTimeout } from '../runtime/postgres/failures.ts';
 import { identifier, sql } from '../runtime/sql.ts';
 import type { Entity } from './field.ts';
@@ -43,7 +44,7 @@ async function buildIndex(app: App, entity: Entity, index: RecordIndex): Promise
   for (let attempt = 0; attempt < lockAttempts && (await isSmall(app, entity)); attempt++) {
     try {
       await app.db.slow.begin(async (tx) => {
-        await tx.rows(sql`select set_config('lock_timeout', ${`${lockWaitMs}ms`}, true)`);
+        await limitLockWaits(tx, lockWaitMs);
         await tx.rows(createIndex(entity, index));
       });
       return;

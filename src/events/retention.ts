@@ -8,6 +8,7 @@
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import { lowestIdAt } from '../runtime/ids.ts';
+import { limitLockWaits } from '../runtime/locks.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { GENERIC_PLANS, identifier, literal, type Sql, sql } from '../runtime/sql.ts';
 import { forTenant } from '../runtime/work.ts';
@@ -151,7 +152,7 @@ async function dropOldPartitions(app: App, now: Date): Promise<number> {
 function withPartitionLock<T>(app: App, change: (tx: Transaction) => Promise<T>): Promise<T> {
   return app.db.slow.begin(async (tx) => {
     await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.events partitions'))`);
-    await tx.rows(sql`select set_config('lock_timeout', ${String(LOCK_TIMEOUT_MS)}, true)`);
+    await limitLockWaits(tx, LOCK_TIMEOUT_MS);
     return change(tx);
   });
 }

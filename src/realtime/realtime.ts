@@ -90,11 +90,12 @@ export class Realtime {
         const since = await takeSnapshot(this.app.db);
         this.requireOpen();
         // Invalidations before the connection is added are missed, unless its group exists already.
-        let [announced, current] = [-1, caller];
-        while (tenant.announced !== announced) {
+        let announced: number;
+        let current: TenantCaller;
+        do {
           announced = tenant.announced;
           current = (await tenant.connections.currentCaller(source.key)) ?? (await source.load());
-        }
+        } while (tenant.announced !== announced);
         if (this.#tenants.get(id) !== tenant) throw unavailable('events were lost; connect again');
         return { membership: tenant.connections.add(source, current, connection, entities), since };
       } catch (cause) {

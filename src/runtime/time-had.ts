@@ -1,6 +1,6 @@
-// What each owner has had lately of a resource that all share, and how that compares with the others. What was had long ago counts
-// for less, measured in time had by all together, so that nothing changes while nobody has anything. Costs the same however many
-// owners there are. Without a clock; times are milliseconds. Contract: neighbours#fair-shares.
+// How much time each owner has lately had of a shared resource, and how that compares with the other owners. Older time counts for
+// less: it loses weight as all owners together use more, and not while the resource is idle. The cost of a call does not depend on
+// the number of owners. Without a clock; times are milliseconds. Contract: neighbours#fair-shares.
 
 /** Instead of shrinking all that was had before, what is had later counts for more, until this; then all of it is scaled back. */
 const GROWTH_MAX = 2 ** 20;
@@ -24,7 +24,7 @@ export class TimeHad {
 
   add(owner: string, ms: number): void {
     this.#growth *= 2 ** (ms / this.halvedByMs);
-    if (!(this.#growth < GROWTH_MAX)) this.#scaleBack();
+    if (this.#growth >= GROWTH_MAX) this.#scaleBack();
     const before = this.#had.get(owner) ?? 0;
     const now = before + ms * this.#growth;
     this.#had.set(owner, now);
@@ -32,7 +32,7 @@ export class TimeHad {
     this.#squares += now ** 2 - before ** 2;
   }
 
-  /** The owner's part of all, from 0 to 1; 0 while nobody has had anything. */
+  /** The owner's part of the time had by all, from 0 to 1; 0 before any was had. */
   partOf(owner: string): number {
     return this.#total > 0 ? (this.#had.get(owner) ?? 0) / this.#total : 0;
   }
@@ -47,7 +47,7 @@ export class TimeHad {
   }
 
   #scaleBack(): void {
-    const factor = Number.isFinite(this.#growth) ? 1 / this.#growth : 0;
+    const factor = 1 / this.#growth;
     this.#growth = 1;
     this.#total = 0;
     this.#squares = 0;

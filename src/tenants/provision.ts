@@ -4,6 +4,7 @@
 // Durations are milliseconds.
 import type { App } from '../app.ts';
 import { cancelWaitingBuilds } from '../runtime/index-builds.ts';
+import { limitLockWaits } from '../runtime/locks.ts';
 import type { TenantSchema } from '../runtime/migrate.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { inSchema } from '../runtime/schema-catalog.ts';
@@ -59,7 +60,7 @@ export async function withTenantLock<T>(
       select schema_version as version from platform.tenants where id = ${tenantId}::uuid for no key update`);
     if (row === undefined) return undefined;
     await cancelWaitingBuilds(tx, schemaOf(tenantId));
-    await tx.rows(sql`select set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`);
+    await limitLockWaits(tx, LOCK_TIMEOUT_MS);
     return work(tx, row.version);
   });
 }
