@@ -671,7 +671,7 @@ describe('the position', () => {
       };
       const using = { ...app, db: { ...app.db, rows } } as unknown as App;
       const until = { snapshot: '1:1:', floor: 0, last: 1e12, at: Date.now() };
-      const size = { events: 50, bytes: 1e6 };
+      const size = { events: 50, bytes: 1e6, atLeast: 1 } as const;
       await readStep(using, few, EARLIEST, until, size, receivedBudget(), '2000-01-01T00:00:00Z');
       throw new Error('rolled back');
     });

@@ -1,7 +1,8 @@
 // The past of records: versions with what each changed, a record as it was at a moment, deleted records, restore; with the rights
 // of today on the images of then.
 // Contract: history#history, history#at-a-moment, history#deleted-records, history#restore.
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
+import { Connection } from '../src/runtime/postgres/connection.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { addRole, bearer, publicKey, userToken, withRole } from './support/credentials.ts';
 import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
@@ -210,6 +211,29 @@ describe('a long history', () => {
     await ok(tenant.delete(`${DEALS}/${id}`));
   });
 });
+
+test('the past of large records is read without breaking a connection that others would have to open again', async () => {
+  const own = await newTenant();
+  const title = (n: number): string => `${n}`.padEnd(900_000, 'x');
+  const { id } = await createRecord(own, DEALS, { title: title(0), amount: 0 });
+  const since = await cursorNow(own);
+  for (let n = 1; n <= 4; n++) await ok(own.patch(`${DEALS}/${id}`, { title: title(n), amount: n }));
+  const now = await between();
+  await ok(own.patch(`${DEALS}/${id}`, { amount: 9 }));
+  const paths = {
+    history: `${DEALS}/${id}/history`,
+    version: `${DEALS}/${id}/history?limit=1&cursor=${Buffer.from('5').toString('base64url')}`,
+    asOf: `${DEALS}/${id}?asOf=${now}`,
+    changes: `/api/changes?since=${since}`,
+  };
+  const broken = spyOn(Connection.prototype, 'fail');
+  for (const [name, path] of Object.entries(paths)) {
+    const answers = await Promise.all(Array.from({ length: 6 }, () => own.get(path)));
+    expect([name, answers.map(({ status }) => status)]).toEqual([name, Array(6).fill(200)]);
+    expect([name, broken.mock.calls.length]).toEqual([name, 0]);
+  }
+  broken.mockRestore();
+}, 60_000);
 
 describe('who sees what of a history', () => {
   const role = (entities: Json) =>

@@ -19,14 +19,13 @@ import { type ChangesCursor, isOfRights, rightsKeyOf } from '../http/changes-cur
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
-import { holdBytesWaiting } from '../runtime/large-calls.ts';
 import { jsonBytes } from '../runtime/text.ts';
 import { keptSince } from '../tenants/tenants.ts';
 import { EventReader, type Seen } from './reader.ts';
 import { Scan } from './scan.ts';
 import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
-const { stepEvents, stepBytes, streamBytes } = LIMITS.changes;
+const { stepEvents } = LIMITS.changes;
 /** A page that is not full after a step takes so many times what is missing in the next one: not every event is seen. */
 const STEP_GROWTH = 4;
 
@@ -119,11 +118,8 @@ export class PageReader {
     for (let growth = 1; ; growth *= STEP_GROWTH) {
       // One more than the page has room for tells whether more follows.
       const missing = this.size.entries + 1 - this.#entries.length;
-      // A call that reads on waits for its place first: a statement that comes to need one is cut off, with its connection.
-      const isFirst = this.#scan.bytes === 0;
-      if (!isFirst) await holdBytesWaiting(stepBytes);
-      const bytes = Math.min(isFirst ? streamBytes : stepBytes, this.size.bytes);
-      const step = { events: Math.min(stepEvents, missing * growth), bytes };
+      const { bytes, atLeast } = await this.#scan.nextStep();
+      const step = { events: Math.min(stepEvents, missing * growth), bytes: Math.min(bytes, this.size.bytes), atLeast };
       const { end, isFull, readTo } = await this.#step(reader, tenantId, position, until, step);
       // A page that a single large entry has filled needs no other one to be read.
       if (isFull || this.#bytes >= this.size.bytes) return end;

@@ -1,9 +1,11 @@
 // What a page of the feed or of a history has looked at so far: events that are not shown count too, so that a page ends although
 // the caller sees none of them. Times are milliseconds.
 // Contract: feed#guarantee, history#history, neighbours#fair-shares.
+import type { StepSize } from '../events/feed.ts';
 import { LIMITS } from '../limits.ts';
+import { holdBytesWaiting } from '../runtime/large-calls.ts';
 
-const { scannedMax, scannedBytes } = LIMITS.changes;
+const { scannedMax, scannedBytes, stepBytes, streamBytes } = LIMITS.changes;
 
 export class Scan {
   readonly #startedAt = performance.now();
@@ -19,8 +21,19 @@ export class Scan {
     this.#bytes += bytes;
   }
 
+  /** The bytes received so far. */
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /**
+   * What the next step may read. The first one is small. A call that reads on waits for its place first: a statement that comes to
+   * need one is cut off, with its connection.
+   */
+  async nextStep(): Promise<Pick<StepSize, 'bytes' | 'atLeast'>> {
+    if (this.#bytes === 0) return { bytes: streamBytes, atLeast: 0 };
+    await holdBytesWaiting(stepBytes);
+    return { bytes: stepBytes, atLeast: 1 };
   }
 
   /** Whether the page ends here, however little it shows. */

@@ -98,13 +98,16 @@ export interface FeedStep {
   readTo: number | null;
 }
 
-/** `start` is the tenant's first event in the span, `found` how many events there would be with more bytes. */
-type StepRow = { start: number } & ((StoredFeedEvent & { found: number }) | { id: null });
+/** `start` is the tenant's first event in the span. */
+type StepRow = { start: number; found: number | null } & (StoredFeedEvent | { id: null });
 
-/** What one step reads at most; bytes are those of the values, but for the first event. */
+/** What one step reads at most. */
 export interface StepSize {
   events: number;
+  /** Of the values. */
   bytes: number;
+  /** So many events are read however large they are. */
+  atLeast: 0 | 1;
 }
 
 /** The next events after a number, of the page from `seen` to `until`; from the earliest on, those made at `oldest` or later. */
@@ -119,6 +122,12 @@ export async function readStep(
 ): Promise<FeedStep> {
   const after = Math.max(seen.floor, cut?.number ?? 0);
   const isKept = at === null ? sql`and at >= ${oldest}::timestamptz` : EMPTY;
+  const wanted = sql`
+    select * from platform.events as v
+    where ${isOfTenant(sql`v`, tenantId, after, sql`(select seq from start) + ${stepNumbers - 1}::int`)}
+      and v.seq <= ${until.last}::bigint and not ${isSeen(seen, sql`v`)}
+      and ${isSeen(until, sql`v`)} ${isKept}
+    order by ${BY_TENANT} limit ${size.events}::int`;
   const statement = sql`
     with start as materialized (
       select seq from platform.events as v
@@ -127,31 +136,35 @@ export async function readStep(
     )
     select s.seq as start, e.*
     from start as s
-    left join (
-      select ${EVENT_COLUMNS}, old, found::int from (
-        select *, sum(bytes) over (order by ${BY_TENANT} rows unbounded preceding) as total,
-          row_number() over (order by ${BY_TENANT}) as n, count(*) over () as found
-        from (
-          select *, ${eventSize(sql`v`)} + ${storedSize(sql`v.old`)} as bytes
-          from platform.events as v
-          where ${isOfTenant(sql`v`, tenantId, after, sql`(select seq from start) + ${stepNumbers - 1}::int`)}
-            and v.seq <= ${until.last}::bigint and not ${isSeen(seen, sql`v`)}
-            and ${isSeen(until, sql`v`)} ${isKept}
-          order by ${BY_TENANT} limit ${size.events}::int
-        ) as wanted
-      ) as measured
-      where total <= ${size.bytes}::int or n = 1
-      order by seq
-    ) as e on true
-    order by e.seq`;
+    left join (${fitting(wanted, BY_TENANT, size)}) as e on true
+    order by e.n`;
   const rows = await rowsByIndex<StepRow>(app, statement, received);
   const [first] = rows;
   if (first === undefined) return { events: [], readTo: null };
   const events = rows.filter((row) => row.id !== null);
-  const last = events.at(-1);
-  const isFull = last !== undefined && (events.length >= size.events || events.length < last.found);
-  const readTo = isFull ? last.seq : first.start + stepNumbers - 1;
+  const isFull = events.length >= size.events || events.length < (first.found ?? 0);
+  const readTo = isFull ? (events.at(-1)?.seq ?? first.start - 1) : first.start + stepNumbers - 1;
   return { events: events.map(toFeedEvent), readTo: !isFull && readTo >= until.last ? null : readTo };
+}
+
+/**
+ * The first of the `wanted` events in this order that fit into a step, each with its number `n` and how many there are, `found`. When
+ * none fits, one row says so, without an event.
+ */
+export function fitting(wanted: Sql, order: Sql, { bytes, atLeast }: StepSize): Sql {
+  const size = sql`${eventSize(sql`w`)} + ${storedSize(sql`w.old`)}`;
+  return sql`
+    select m.n::int, m.found::int, f.*
+    from (
+      select *, row_number() over (order by ${order}) as n, count(*) over () as found,
+        sum(${size}) over (order by ${order} rows unbounded preceding) as total
+      from (${wanted}) as w
+    ) as m
+    left join lateral (
+      select ${EVENT_COLUMNS}, old from (select m.*) as one
+      where m.total <= ${bytes}::int or m.n <= ${atLeast}::int
+    ) as f on true
+    where m.total <= ${bytes}::int or m.n = 1`;
 }
 
 /** An event as stored, with the former values of an update. */

@@ -16,7 +16,7 @@ import { findRow } from '../records/read/read.ts';
 import type { FlatRecord } from '../records/record.ts';
 import { type RecordRow, shape } from '../records/row.ts';
 import { openRecord, type PastOfRecord, readerOf } from './past.ts';
-import { type Moment, readVersions } from './versions.ts';
+import { type Moment, readVersion } from './versions.ts';
 
 export async function readAsOf(
   app: App,
@@ -35,9 +35,7 @@ export async function readAsOf(
   const moment = momentOf(app, caller, asOf);
   const fields = readProjection(past.scope, wanted);
   const received = receivedBudget();
-  const event =
-    (await readVersions(app, past.record, { at: moment }, undefined, received))[0] ??
-    (await earlier(app, past, moment));
+  const event = (await readVersion(app, past.record, { at: moment }, received)) ?? (await earlier(app, past, moment));
   // The judge takes an image as it takes the record after an update.
   const seen = event.type === 'record.deleted' ? null : await (await readerOf(app, caller, false)).see(event);
   if (seen === null || event.row === null) throw notFound('record');
@@ -57,7 +55,7 @@ function momentOf(app: App, caller: TenantCaller, text: string): Moment {
 
 /** The record at a moment before all its events that are kept, as an event that had made it so. 404, 410. */
 async function earlier(app: App, { record, scope }: PastOfRecord, moment: Moment): Promise<FeedEvent> {
-  const [oldest] = await readVersions(app, record, { isOldestFirst: true });
+  const oldest = await readVersion(app, record, { isOldestFirst: true });
   const image = oldest === undefined ? ((await findRow(app.db, scope, record.recordId)) ?? null) : oldest.before;
   if (oldest?.type === 'record.created' && oldest.row?.version === 1) throw notFound('record');
   const known = image ?? oldest?.row;

@@ -26,7 +26,7 @@ import { openRecord, readerOf } from './past.ts';
 import { positionOf, readVersions, type VersionPosition } from './versions.ts';
 
 const { limitDefault, limitMax } = LIMITS.list;
-const { pageBytes, scanMs, stepBytes } = LIMITS.changes;
+const { pageBytes, scanMs } = LIMITS.changes;
 const HISTORY_EVENTS = [...RECORD_EVENTS, 'record.entered'] as const;
 
 export const HistoryQuery = parameters({
@@ -92,10 +92,10 @@ export async function readHistory(
   let hasMore = false;
   let bytes = 0;
   read: for (;;) {
-    const step = { events: limit + 1, bytes: Math.min(stepBytes, bytesMax) };
+    const { bytes: stepBytes, atLeast } = await scan.nextStep();
+    const step = { events: limit + 1, bytes: Math.min(stepBytes, bytesMax), atLeast };
     const { taken } = received;
-    const events = await readVersions(app, record, { after }, step, received);
-    if (events.length === 0) break;
+    const { events, hasMore: areMoreStored } = await readVersions(app, record, { after }, step, received);
     reader.expect(events);
     for (const event of events) {
       const turn = giveWay();
@@ -113,6 +113,7 @@ export async function readHistory(
     scan.add(events.length, received.taken - taken);
     // Only what is shown stays, as in a page of the feed.
     received.returnTo(bytes);
+    if (!areMoreStored) break;
     hasMore = scan.isEnough;
     if (hasMore) break;
   }

@@ -13,7 +13,7 @@ import { isSeenNow } from '../records/read/read.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { keptSince } from '../tenants/tenants.ts';
 import { countRead } from '../usage/tally.ts';
-import { type RecordOfEvents, readVersions } from './versions.ts';
+import { type RecordOfEvents, readVersion } from './versions.ts';
 
 /** The scope of an entity whose past the caller may see. */
 export async function openPast(app: App, caller: TenantCaller, entityName: string): Promise<AccessScope> {
@@ -39,7 +39,7 @@ export async function openRecord(
   if (!isUuid(id)) throw notFound('record');
   const record = recordOf(app, caller, scope, id);
   if (await isSeenNow(app.db, scope, id)) return { scope, record };
-  const [last] = await readVersions(app, record, {});
+  const last = await readVersion(app, record, {});
   if (last === undefined || !(await isSeenDeletion(app, caller, last))) throw notFound('record');
   return { scope, record };
 }

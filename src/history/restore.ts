@@ -26,7 +26,7 @@ import { isUuid } from '../runtime/ids.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { requireNothingInTheWay } from './obstacles.ts';
 import { recordOf } from './past.ts';
-import { readVersionsIn } from './versions.ts';
+import { readVersionIn } from './versions.ts';
 
 export const RestoreInput = closed({
   version: Type.Integer({
@@ -100,7 +100,7 @@ async function comeBack(restore: Restore): Promise<Written | null> {
   await lockDeleted(tx, caller.tenant.id, id);
   // Somebody else may have brought it back while this one waited.
   if ((await lockRow(tx, scope, id)) !== undefined) return null;
-  const [last] = await readVersionsIn(tx, recordOf(writing.app, caller, scope, id), {});
+  const last = await readVersionIn(tx, recordOf(writing.app, caller, scope, id), {});
   if (last?.type !== 'record.deleted' || last.row === null || !(await wasSeen(restore, last))) throw notFound('record');
   requireRight(caller, 'create', entity.name);
   if (last.erased !== undefined) throw hasBeenErased();
@@ -130,7 +130,7 @@ async function imageOf(restore: Restore): Promise<{ data: SlotValues; at: string
   const { writing, scope, id, version } = restore;
   const { app, caller, tx } = writing;
   const after = { version: version + 1, isDeletion: false };
-  const [event] = await readVersionsIn(tx, recordOf(app, caller, scope, id), { after });
+  const event = await readVersionIn(tx, recordOf(app, caller, scope, id), { after });
   if (event?.row?.version !== version || !(await wasSeen(restore, event))) throw notFound('version');
   return { data: event.row.data, at: event.at };
 }

@@ -5,10 +5,11 @@
 // finds the events.
 // Failures: 503; 400 beyond the budget of received bytes. Contract: history#history, history#cost.
 import type { App } from '../app.ts';
-import { EVENT_COLUMNS, eventSize, storedSize } from '../events/event.ts';
+import { Scan } from '../changes/scan.ts';
 import {
   type FeedEvent,
   type FeedPosition,
+  fitting,
   isSeen,
   rowsByIndex,
   type StepSize,
@@ -48,58 +49,71 @@ export interface VersionPosition {
 /** A time in milliseconds, or a position of the feed. */
 export type Moment = { timeMs: number } | { position: FeedPosition };
 
-const ONE: StepSize = { events: 1, bytes: 1 };
-
 export function positionOf({ row, type }: FeedEvent): VersionPosition {
   return { version: row?.version ?? 0, isDeletion: type === 'record.deleted' };
 }
 
-/** The next events of a record, at most `events` and as many as `bytes` allow, but one at least; none at the end. */
+/** The next events of a record, and whether more follow. */
 export async function readVersions(
   app: App,
   record: RecordOfEvents,
   wanted: VersionsWanted,
-  size: StepSize = ONE,
+  size: StepSize,
+  received: ByteBudget,
+): Promise<{ events: FeedEvent[]; hasMore: boolean }> {
+  const rows = await rowsByIndex<VersionRow>(app, versionsQuery(record, wanted, size), received);
+  const events = eventsOf(rows);
+  return { events, hasMore: events.length >= size.events || events.length < (rows[0]?.found ?? 0) };
+}
+
+/** The next event of a record. */
+export async function readVersion(
+  app: App,
+  record: RecordOfEvents,
+  wanted: VersionsWanted,
   received: ByteBudget = receivedBudget(),
-): Promise<FeedEvent[]> {
-  const rows = await rowsByIndex<StoredFeedEvent>(app, versionsQuery(record, wanted, size), received);
-  return rows.map(toFeedEvent);
+): Promise<FeedEvent | undefined> {
+  const scan = new Scan(0);
+  for (;;) {
+    const { taken } = received;
+    const size = { events: 1, ...(await scan.nextStep()) };
+    const { events, hasMore } = await readVersions(app, record, wanted, size, received);
+    if (events.length > 0 || !hasMore) return events[0];
+    scan.add(0, received.taken - taken);
+  }
 }
 
 /** The same in a transaction. */
-export async function readVersionsIn(
+export async function readVersionIn(
   tx: Tx,
   record: RecordOfEvents,
   wanted: VersionsWanted,
-  size: StepSize = ONE,
-): Promise<FeedEvent[]> {
-  return (await tx.rows<StoredFeedEvent>(versionsQuery(record, wanted, size))).map(toFeedEvent);
+): Promise<FeedEvent | undefined> {
+  return eventsOf(await tx.rows<VersionRow>(versionsQuery(record, wanted, { events: 1, bytes: 1, atLeast: 1 })))[0];
+}
+
+type VersionRow = { found: number } & (StoredFeedEvent | { id: null });
+
+function eventsOf(rows: readonly VersionRow[]): FeedEvent[] {
+  return rows.filter((row) => row.id !== null).map(toFeedEvent);
 }
 
 function versionsQuery(
   { tenantId, entityId, recordId, keptSince }: RecordOfEvents,
   { after, at, isOldestFirst = false }: VersionsWanted,
-  { events: limit, bytes }: StepSize,
+  size: StepSize,
 ): Sql {
   const order = raw(isOldestFirst ? 'asc' : 'desc');
-  const newest = (of: Sql): Sql =>
-    sql`${alike(sql`${of}.version`)} ${order}, ${of}.version ${order}, (${of}.type = 'record.deleted') ${order}`;
+  const newest = sql`${alike(sql`version`)} ${order}, version ${order}, (type = 'record.deleted') ${order}`;
   // The conditions on tenant and entity are written so that no index serves them: the one by record must.
-  return sql`
-    select ${EVENT_COLUMNS}, old from (
-      select w.*, row_number() over (order by ${newest(sql`w`)}) as n,
-        sum(${eventSize(sql`w`)} + ${storedSize(sql`w.old`)}) over (order by ${newest(sql`w`)} rows unbounded preceding) as total
-      from (
-        select v.* from platform.events as v
-        where v.record_id = ${recordId}::uuid and v.version is not null ${after === undefined ? EMPTY : isBefore(after)}
-          and v.tenant_id is not distinct from ${tenantId}::uuid and v.entity_id is not distinct from ${entityId}::uuid
-          and v.at >= ${keptSince}::timestamptz ${at === undefined ? EMPTY : hadBeenMade(at)}
-        order by ${newest(sql`v`)}
-        limit ${limit}::int
-      ) as w
-    ) as measured
-    where total <= ${bytes}::int or n = 1
-    order by n`;
+  const wanted = sql`
+    select * from platform.events as v
+    where v.record_id = ${recordId}::uuid and v.version is not null ${after === undefined ? EMPTY : isBefore(after)}
+      and v.tenant_id is not distinct from ${tenantId}::uuid and v.entity_id is not distinct from ${entityId}::uuid
+      and v.at >= ${keptSince}::timestamptz ${at === undefined ? EMPTY : hadBeenMade(at)}
+    order by ${newest}
+    limit ${size.events}::int`;
+  return sql`${fitting(wanted, newest, size)} order by m.n`;
 }
 
 /** The part of a version that the index holds. */

@@ -85,6 +85,18 @@ export const READ_ATTACKS: readonly Attack[] = [
     },
   },
   {
+    id: 'histories',
+    label: '20 clients that read the history of a record of 0.9 MB',
+    prepare: async (attacker) => {
+      await attacker.entity('wide', [{ key: 'text', type: 'text' }]);
+      const { id } = await attacker.api.call<{ id: string }>('POST', records('wide'), { text: 'x'.repeat(WIDE_TEXT) });
+      for (let at = 0; at < 20; at++) {
+        await attacker.api.call('PATCH', `${records('wide')}/${id}`, { text: `${at}`.padEnd(WIDE_TEXT, 'x') });
+      }
+      return (signal) => attacker.flood(signal, 20, () => ({ path: `${records('wide')}/${id}/history` }));
+    },
+  },
+  {
     id: 'definitions',
     label: 'lists of 200 roles and 300 views as large as the limits admit',
     prepare: async (attacker) => {
