@@ -292,6 +292,11 @@ describe('an import', () => {
     ],
     ['an entity twice', (lines) => lines.splice(2, 0, lines[1]), /^lines\.3\.name$/],
     [
+      'the id that stands for every entity',
+      ([, entity]) => Object.assign(entity, { id: '00000000-0000-0000-0000-000000000000' }),
+      /^lines\.2\.id$/,
+    ],
+    [
       'a role filter',
       (lines) => Object.assign(ofType(lines, 'role').at(-1).entities.things, { rowFilter: 'x =' }),
       /\.rowFilter$/,
@@ -314,6 +319,11 @@ describe('an import', () => {
       'a time',
       (lines) => Object.assign(ofType(lines, 'record')[0].data, { createdAt: '2026-02-30T00:00:00.000Z' }),
       /\.data\.createdAt$/,
+    ],
+    [
+      'a version that leaves none for changes',
+      (lines) => Object.assign(ofType(lines, 'record')[0], { version: Number.MAX_SAFE_INTEGER }),
+      /^lines\.\d+\.version$/,
     ],
     ['an unknown field', (lines) => Object.assign(ofType(lines, 'record')[0].data, { x: 1 }), /\.data\.x$/],
     ['a value', (lines) => Object.assign(ofType(lines, 'record').at(-1).data, { whole: 11 }), /\.data\.whole$/],

@@ -11,6 +11,7 @@ import { storeFields } from '../entities/entities.ts';
 import { definitionValues, type FieldDraft, fieldOf, readFields } from '../entities/field-input.ts';
 import { matchAhead, using } from '../entities/patterns.ts';
 import { invalid, invalidField, type Problem } from '../errors.ts';
+import { EVERY_ENTITY } from '../events/entity-change.ts';
 import { check } from '../http/check.ts';
 import { closed, Ignored, Timestamp, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
@@ -68,6 +69,8 @@ export class Entities {
     const { name, label = null, description = null, searchFolding = true, createdAt, updatedAt, indexes = [] } = entity;
     const fields = entity.fields as Held['fields'];
     const id = this.ids(entity.id);
+    // A subscription to this entity would be one to all.
+    if (id === EVERY_ENTITY) throw invalidField('id', 'cannot be the id of an entity');
     this.#allowed.once('entity', 'name', name);
     this.#allowed.once('entity', 'id', id);
     this.#allowed.one('entities');

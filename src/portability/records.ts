@@ -29,11 +29,13 @@ import { timeProblems } from './times.ts';
 
 const { batchRows, batchBytesMax } = LIMITS.transfer;
 const AUTHOR_MAX = 200;
+/** Later versions must be different numbers, too: an ETag is one. */
+const VERSION_MAX = 2 ** 52;
 
 const RecordLine = closed({
   type: Ignored,
   entity: Type.String(),
-  version: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  version: Type.Integer({ minimum: 1, maximum: VERSION_MAX }),
   data: Type.Object({}, { additionalProperties: true }),
 });
 const Author = nullable(Type.String({ maxLength: AUTHOR_MAX }));
