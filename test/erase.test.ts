@@ -192,6 +192,21 @@ describe('erasing', () => {
     expect((await tenant.delete(`${RECORDS}/${id}?erase=true`)).status).toBe(404);
   });
 
+  test('of a record whose id a file brought, which may be of the future, leaves nothing in its deliveries', async () => {
+    const { id: subscriptionId } = await subscribe(tenant, receiver.url, {
+      event_types: ['record.created', 'record.updated'],
+    });
+    const id = 'fffffffe-0000-7000-8000-000000000001';
+    const file = JSON.stringify({ id, title: canary });
+    const imported = await tenant.post(`${RECORDS}/import?ids=keep`, file, { 'content-type': 'application/x-ndjson' });
+    expect(imported.body.data.created, imported.text).toBe(1);
+    await tenant.patch(`${RECORDS}/${id}`, { body: canary });
+    await settledDeliveries(tenant, subscriptionId, 2);
+    expect(await places()).toContain('platform.webhook_deliveries');
+    await erase(id);
+    expect(await places()).toEqual([]);
+  });
+
   test('needs a tenant admin, before it is known whether there is such a record', async () => {
     const { id } = await createRecord(tenant, RECORDS, { title: canary });
     const outcomes: Record<string, number[]> = {};

@@ -6,6 +6,7 @@ import type { App } from '../app.ts';
 import { lockNumber } from '../runtime/locks.ts';
 import { raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { eventSize, storedSize } from './event.ts';
+import { VERSIONS_ALIKE } from './record-indexes.ts';
 import { streamOf } from './relay.ts';
 import { isReference, type StreamedEvent } from './streamed-event.ts';
 
@@ -50,6 +51,18 @@ export function isOfRecord({ tenantId, recordId }: Pick<ErasedRecord, 'tenantId'
 
 /** Postgres estimates such an index by the order of the rows, and would rather read everything. */
 export const BY_RECORD = raw(`set_config('enable_seqscan', 'off', true)`);
+
+/** When the record's oldest event was made, of those that are kept; undefined if there is none. ISO 8601. */
+export function oldestEventAt({ db }: App, record: ErasedRecord): Promise<string | undefined> {
+  return db.begin(async (tx) => {
+    await tx.rows(sql`select ${BY_RECORD}`);
+    const row = await tx.first<{ at: string }>(sql`
+      select at from platform.events where ${isOfRecord(record)}
+      order by version / ${raw(String(VERSIONS_ALIKE))}, version
+      limit 1`);
+    return row?.at;
+  });
+}
 
 /** An event with about the bytes of its values. */
 interface Found {

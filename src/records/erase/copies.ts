@@ -3,8 +3,8 @@
 // its result is not stored, and it fails when its turn comes, unless it is of the deletion, which is sent without values.
 // Contract: history#erase.
 import type { App } from '../../app.ts';
-import type { Erasure } from '../../events/erasure.ts';
-import { lowestIdAt, timeOf } from '../../runtime/ids.ts';
+import { type Erasure, oldestEventAt } from '../../events/erasure.ts';
+import { LEAST_ID, lowestIdAt } from '../../runtime/ids.ts';
 import { PART_ROWS } from '../../runtime/parts.ts';
 import { sql } from '../../runtime/sql.ts';
 
@@ -31,14 +31,16 @@ export async function eraseRuns({ db }: App, { tenantId, recordId }: Erasure): P
 }
 
 /** Erases the deliveries of each of the tenant's subscriptions; the functions resolve to false at their ends. */
-export async function eraseDeliveries({ db }: App, erasure: Erasure): Promise<(() => Promise<boolean>)[]> {
-  const subscriptions = await db.rows<{ id: string }>(sql`
+export async function eraseDeliveries(app: App, erasure: Erasure): Promise<(() => Promise<boolean>)[]> {
+  const subscriptions = await app.db.rows<{ id: string }>(sql`
     select id from platform.webhook_subscriptions where tenant_id = ${erasure.tenantId}::uuid`);
+  const first = await oldestEventAt(app, erasure);
+  // The record's own id does not tell when it was made: a file may have brought it.
+  const start = first === undefined ? LEAST_ID : lowestIdAt(new Date(Date.parse(first) - CLOCKS_MS).toISOString());
   return subscriptions.map(({ id }) => {
-    // None is older than the record.
-    let after = lowestIdAt(new Date(timeOf(erasure.recordId) - CLOCKS_MS).toISOString());
+    let after = start;
     return async () => {
-      const row = await db.first<{ last: string | null }>(erasePart(id, after, erasure));
+      const row = await app.db.first<{ last: string | null }>(erasePart(id, after, erasure));
       after = row?.last ?? after;
       return row?.last != null;
     };
