@@ -2,6 +2,7 @@
 // Database, application, partitions, workers, server, demo, then "ready"; stages close in the reverse
 // order. Contract: decisions#configuration, decisions#operations.
 import { setTimeout as delay } from 'node:timers/promises';
+import { startRestoring } from './admin/tenant-deletion.ts';
 import { createApi, handlerOf } from './api.ts';
 import { type App, closeApp, createApp } from './app.ts';
 import type { Config } from './config.ts';
@@ -70,6 +71,7 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
     startDomainChecks(app),
     startErasures(app),
     startDropping(app),
+    startRestoring(app),
     startSearchRebuilds(app),
     startSlowLists(app),
   ];

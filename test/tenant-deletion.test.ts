@@ -2,12 +2,23 @@
 // Contract: decisions#tenants, neighbours#fair-shares.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
+import { deleteTenant, restoreLeft } from '../src/admin/tenant-deletion.ts';
 import { tableNameOf } from '../src/entities/field.ts';
+import type { ServiceError } from '../src/errors.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { createEntity, fields } from './support/entities.ts';
-import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { startServiceProcess } from './support/processes.ts';
+import {
+  ADMIN_SECRET,
+  type Answer,
+  clientOf,
+  type Json,
+  startService,
+  type TestService,
+  type TestTenant,
+} from './support/service.ts';
 import { connectEvents } from './support/streams.ts';
 
 const NOTES = '/api/entities/notes/records';
@@ -31,6 +42,8 @@ async function withNotes(): Promise<TestTenant> {
 const platformPath = ({ slug }: TestTenant): string => `/api/admin/platform/tenants/${slug}`;
 const remove = (tenant: TestTenant): Promise<Answer> =>
   service.admin.delete(`${platformPath(tenant)}?confirm=${tenant.slug}`);
+const statusOf = async (tenant: TestTenant): Promise<string> =>
+  (await service.admin.get(platformPath(tenant))).body.data.status;
 const schema = ({ id }: TestTenant, name: string) => identifier(schemaOf(id), name);
 
 test('a tenant that cannot be deleted is as it was before', async () => {
@@ -77,6 +90,62 @@ if (process.env.DATABASE_URL) {
     expect((await remove(tenant)).status).toBe(200);
     expect(await ended).toBeLessThan(DEADLOCK_MS / 2);
   });
+
+  test('a deletion that waits in vain for other work of the tenant says so, and the tenant is as it was before', async () => {
+    const { app } = service;
+    for (const before of ['active', 'suspended']) {
+      const tenant = await withNotes();
+      const { ended } = await hold(tenant, 1_500);
+      expect((await service.admin.patch(platformPath(tenant), { status: before })).status).toBe(200);
+      const refused = await deleteTenant(app, tenant.slug, tenant.slug, 200).catch((error: unknown) => error);
+      const { status, message } = refused as ServiceError;
+      expect([status, message]).toEqual([503, 'other work of this tenant does not end']);
+      expect(await statusOf(tenant)).toBe(before);
+      await ended;
+      expect((await remove(tenant)).status).toBe(200);
+    }
+  });
+
+  test('what an operator says of a tenant during its deletion holds when that fails', async () => {
+    const tenant = await withNotes();
+    const { ended } = await hold(tenant, 1_500);
+    const refused = deleteTenant(service.app, tenant.slug, tenant.slug, 600).catch((error: unknown) => error);
+    while ((await statusOf(tenant)) !== 'suspended') await Bun.sleep(10);
+    await service.admin.patch(platformPath(tenant), { status: 'suspended' });
+    expect(await refused).toMatchObject({ status: 503 });
+    expect(await statusOf(tenant)).toBe('suspended');
+    await ended;
+    expect((await remove(tenant)).status).toBe(200);
+  });
+
+  test('a tenant whose deletion dies with its process is active again, and can be deleted', async () => {
+    const tenant = await withNotes();
+    const other = await startServiceProcess({
+      DATABASE_URL: process.env.DATABASE_URL ?? '',
+      REDIS_URL: process.env.REDIS_URL ?? '',
+    });
+    const { ended } = await hold(tenant, 3_000);
+    try {
+      const cut = clientOf(other.url, { 'x-admin-secret': ADMIN_SECRET })
+        .delete(`${platformPath(tenant)}?confirm=${tenant.slug}`)
+        .catch(() => undefined);
+      while ((await tenant.get(NOTES)).status !== 403) await Bun.sleep(10);
+      // One that goes on is left alone.
+      await restoreLeft(service.app);
+      expect(await statusOf(tenant)).toBe('suspended');
+      await other.kill();
+      expect(await cut).toBeUndefined();
+    } finally {
+      await other.kill();
+    }
+    while ((await statusOf(tenant)) !== 'active') {
+      await restoreLeft(service.app);
+      await Bun.sleep(20);
+    }
+    while ((await tenant.get(NOTES)).status !== 200) await Bun.sleep(10);
+    await ended;
+    expect((await remove(tenant)).status).toBe(200);
+  }, 30_000);
 }
 
 test('the work of a tenant that is deleted meanwhile ends, and is no failure in the log', async () => {

@@ -678,7 +678,8 @@ create table tenants (
   domain_token text,
   domain_verified_at timestamp(3) with time zone,
   domain_checked_at timestamp(3) with time zone,
-  made_by_tenant uuid
+  made_by_tenant uuid,
+  deletion uuid
 );
 
 alter table tenants add constraint tenants_pkey PRIMARY KEY (id);
@@ -688,6 +689,8 @@ alter table tenants add constraint tenants_slug_key UNIQUE (slug);
 alter table tenants add constraint tenants_status_check CHECK ((status = ANY (ARRAY['active'::text, 'suspended'::text])));
 
 CREATE UNIQUE INDEX tenants_custom_domain_key ON tenants USING btree ((settings ->> 'customDomain'::text)) WHERE domain_verified_at IS NOT NULL AND (settings ->> 'customDomain'::text) IS NOT NULL;
+
+CREATE INDEX tenants_deletion_idx ON tenants USING btree (deletion) WHERE deletion IS NOT NULL;
 
 CREATE INDEX tenants_made_by_idx ON tenants USING btree (made_by_tenant) WHERE made_by_tenant IS NOT NULL;
 

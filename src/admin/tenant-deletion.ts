@@ -1,17 +1,21 @@
 // Deletes tenants, busy ones too, in one transaction each. A tenant is suspended first, so that it starts no new work. When one of
 // its tables is in use, the deletion soon releases those it has locked and tries again: a write that holds a table and needs another
 // would deadlock with it, and every call that waits for a locked table would hold a connection that other tenants need.
-// Failures: 400 unless confirmed, 404, 503 while other work of the tenant does not end; then its status is what it was.
+// Failures: 400 unless confirmed, 404, 503 while other work of the tenant does not end. Then, and when the process dies, the tenant
+// is as it was before.
 // Times are milliseconds. Contract: decisions#tenants, neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import { listedBy, publishOrigins } from '../access/listed-origins.ts';
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';
 import { invalidField, notFound, unavailable } from '../errors.ts';
 import { deleteOutboxOf } from '../events/deletion.ts';
 import { limitLockWaits } from '../runtime/locks.ts';
+import { isOfNone, newOwnedId } from '../runtime/owned-ids.ts';
 import { isDeadlock, isLockTimeout } from '../runtime/postgres/failures.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
+import { startWorker, type Worker } from '../runtime/worker.ts';
+import { liveProcesses } from '../tenants/live-processes.ts';
 import { dropTenantSchema } from '../tenants/provision.ts';
 import { publishTenants, schemaOf, type Tenant } from '../tenants/tenants.ts';
 import { namesOf } from './tenant-rows.ts';
@@ -22,46 +26,83 @@ const LONGEST_WAIT_MS = 1_000;
 /** An export whose client is slow may take this long. */
 const WITHIN_MS = 600_000;
 
+/** How often a process looks for what a dead one has left. */
+const POLL_MS = 30_000;
+
+/** The deletions that this process is carrying out. */
+const underwayOf = perApp(() => new Set<string>());
+
 /** Deletes a tenant and all of its data. 400 unless `confirm` repeats the slug. */
-export async function deleteTenant(app: App, slug: string, confirm: string | undefined): Promise<string> {
+export async function deleteTenant(
+  app: App,
+  slug: string,
+  confirm: string | undefined,
+  withinMs: number = WITHIN_MS,
+): Promise<string> {
   if (confirm !== slug) throw invalidField('confirm', 'must repeat the slug of the tenant to delete');
-  const { id, status } = await suspend(app, slug);
-  let dropped: Named;
+  const deletion = newOwnedId(app.db.id);
+  const underway = underwayOf(app).add(deletion);
   try {
-    dropped = await dropTenant(app, id);
+    const id = await suspend(app, slug, deletion);
+    const dropped = await dropTenant(app, id, withinMs);
+    await publishTenants(app, [id], namesOf(dropped));
+    await publishOrigins(app, id, []);
+    await app.invalidations.publish('catalog', id);
+    return id;
   } catch (error) {
-    await setStatus(app, slug, status);
+    underway.delete(deletion);
+    await restoreLeft(app).catch((cause: unknown) => {
+      app.log.warn('a tenant that was not deleted stays suspended for a while', { tenant: slug, cause });
+    });
     throw error;
+  } finally {
+    underway.delete(deletion);
   }
-  await publishTenants(app, [id], namesOf(dropped));
-  await publishOrigins(app, id, []);
-  await app.invalidations.publish('catalog', id);
-  return id;
+}
+
+/** Starts the worker that makes tenants active again whose deletion has ended with its process. */
+export function startRestoring(app: App): Worker {
+  return startWorker({ name: 'tenant deletions', once: () => restoreLeft(app), pollMs: POLL_MS, log: app.log });
 }
 
 type Named = Pick<Tenant, 'id' | 'slug' | 'settings'>;
 
-/** Resolves to the status before. A tenant that stays keeps its verified domain, unlike one that an operator suspends. */
-async function suspend(app: App, slug: string): Promise<Pick<Tenant, 'id' | 'status'>> {
-  const found = await app.db.first<Pick<Tenant, 'id' | 'status'>>(sql`
-    select id, status from platform.tenants where slug = ${slug}`);
-  if (found === undefined) throw notFound('tenant');
-  if (found.status === 'active') await setStatus(app, slug, 'suspended');
-  return found;
-}
-
-async function setStatus(app: App, slug: string, status: Tenant['status']): Promise<void> {
-  const changed = await app.db.first<Named>(sql`
-    update platform.tenants set status = ${status}
-    where slug = ${slug} and status <> ${status}
+/** Resolves to the id. A tenant that stays keeps its verified domain, unlike one that an operator suspends. */
+async function suspend(app: App, slug: string, deletion: string): Promise<string> {
+  const suspended = await app.db.first<Named>(sql`
+    update platform.tenants set status = 'suspended', deletion = ${deletion}::uuid
+    where slug = ${slug} and (status = 'active' or deletion is not null)
     returning id, slug, settings`);
-  if (changed === undefined) return;
-  await publishTenants(app, [changed.id], namesOf(changed));
-  await publishOrigins(app, changed.id, await listedBy(app, changed.id));
+  if (suspended !== undefined) {
+    await publishStatus(app, suspended);
+    return suspended.id;
+  }
+  const found = await app.db.first<{ id: string }>(sql`select id from platform.tenants where slug = ${slug}`);
+  if (found === undefined) throw notFound('tenant');
+  return found.id;
 }
 
-async function dropTenant(app: App, id: string): Promise<Named> {
-  const deadline = performance.now() + WITHIN_MS;
+/** Tenants are as they were before deletions that nobody carries out any more. Resolves to their number. */
+export async function restoreLeft(app: App): Promise<number> {
+  const live = await liveProcesses(app);
+  const own = [app.db.id];
+  const others = live.filter((id) => id !== app.db.id);
+  const isLeft = live.length > 0 ? isOfNone(sql`deletion`, others) : sql`not ${isOfNone(sql`deletion`, own)}`;
+  const restored = await app.db.rows<Named>(sql`
+    update platform.tenants set status = 'active', deletion = null
+    where deletion is not null and deletion <> all(${[...underwayOf(app)]}::uuid[]) and ${isLeft}
+    returning id, slug, settings`);
+  for (const tenant of restored) await publishStatus(app, tenant);
+  return restored.length;
+}
+
+async function publishStatus(app: App, tenant: Named): Promise<void> {
+  await publishTenants(app, [tenant.id], namesOf(tenant));
+  await publishOrigins(app, tenant.id, await listedBy(app, tenant.id));
+}
+
+async function dropTenant(app: App, id: string, withinMs: number): Promise<Named> {
+  const deadline = performance.now() + withinMs;
   for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS)) {
     try {
       return await app.db.slow.begin((tx) => dropIn(tx, id, waitMs));

@@ -197,7 +197,7 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
       update platform.tenants
       set name = coalesce(${name ?? null}, name), status = coalesce(${status ?? null}, status),
         settings = settings || ${jsonb(storedSettings(settings))}, quotas = jsonb_strip_nulls(quotas || ${jsonb(quotas)}),
-        updated_at = now(),
+        updated_at = now(), deletion = case when ${status ?? null}::text is null then deletion end,
         domain_verified_at = case when ${status ?? ''} <> 'suspended' then domain_verified_at end
       where id = ${before.id}::uuid
       returning ${TENANT_COLUMNS}`);

@@ -9,6 +9,7 @@ import { conflict, ServiceError } from '../errors.ts';
 import { isOfNone, newOwnedId } from '../runtime/owned-ids.ts';
 import { type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { withoutSignal } from '../runtime/work.ts';
+import { liveProcesses } from '../tenants/live-processes.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { type Catalog, loadCatalog } from './catalog.ts';
 import { lockDefinitions } from './entities.ts';
@@ -128,14 +129,6 @@ function isFree(live: readonly string[]): Sql {
   if (live.length === 0) return isExpired;
   const isStale = sql`l.expires_at <= clock_timestamp() + ${LEASE_MS - DEAD_MS}::int * interval '1 ms'`;
   return sql`(${isExpired} or (${isStale} and ${isOfNone(sql`l.holder`, live)}))`;
-}
-
-/** Empty if that is not known: a server that does not show this process does not show the others. */
-async function liveProcesses({ config, db }: App): Promise<readonly string[]> {
-  // The embedded database has one process at a time: any other was before this one.
-  if (config.databaseUrl === null) return [db.id];
-  const connected = await db.connectedIds();
-  return connected.includes(db.id) ? connected : [];
 }
 
 /** Somebody else holds the lock. */

@@ -12,6 +12,7 @@ import { identifier, join, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { isDomainVerified, lockTenantNames } from '../tenants/custom-domains.ts';
+import { liveProcesses } from '../tenants/live-processes.ts';
 import { createTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
 import { isServiceHost, schemaOf, type Tenant, type TenantSettings, tenantById } from '../tenants/tenants.ts';
 
@@ -198,8 +199,8 @@ export function startDropping(app: App): Worker {
 
 /** Drops some of the tenants whose lease has expired or whose process is no longer connected. Resolves to their number. */
 export async function dropAbandoned(app: App): Promise<number> {
-  const alive = app.config.databaseUrl === null ? [app.db.id] : await app.db.connectedIds();
-  const isDead = alive.includes(app.db.id) ? sql`process_id <> all(${alive}::uuid[])` : sql`false`;
+  const alive = await liveProcesses(app);
+  const isDead = alive.length > 0 ? sql`process_id <> all(${[...alive]}::uuid[])` : sql`false`;
   const found = await app.db.rows<{ id: string }>(sql`
     select id from platform.arriving_tenants where expires_at < now() or ${isDead}
     order by expires_at limit ${DROPPED_AT_ONCE}::int`);
