@@ -2,11 +2,14 @@
 // for the next day: in statements of at most 1,000, and without making the results of other tenants wait.
 // Contract: neighbours#fair-shares.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
+import process from 'node:process';
 import { deleteDeliveries } from '../src/events/deletion.ts';
 import { eraseDeliveries } from '../src/records/erase/copies.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { SUBSCRIPTIONS, subscribe } from './support/deliveries.ts';
+import { SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
+import { createRecord } from './support/entities.ts';
+import { startReceiver } from './support/receiver.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
 const COUNT = 2_500;
@@ -98,6 +101,39 @@ test('deliveries in flight are deleted last, with their subscription: results th
   expect((await tenant.delete(`${SUBSCRIPTIONS}/${id}`)).status).toBe(200);
   expect((await outcome())[0]).toBe(0);
 });
+
+// The embedded database has one session.
+if (process.env.DATABASE_URL) {
+  test('while a subscription is deleted, a result of it makes no other tenant’s wait, also when the record has more deliveries', async () => {
+    const receiver = await startReceiver();
+    const [reached, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    receiver.answer = async ({ path }, response) => {
+      reached.resolve();
+      if (path === '/slow') await answered.promise;
+      response.writeHead(200).end();
+    };
+    try {
+      const { id } = await subscribe(tenant, `${receiver.url}/slow`, {
+        event_types: ['record.created', 'record.updated'],
+      });
+      const record = await createRecord(tenant, '/api/entities/task/records', { title: 'a' });
+      await reached.promise;
+      await tenant.patch(`/api/entities/task/records/${record.id}`, { title: 'b' });
+      const other = await service.tenant();
+      await other.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
+      const { id: otherId } = await subscribe(other, receiver.url);
+      await service.app.db.slow.begin(async (tx) => {
+        await deleteDeliveries(tx, sql`id = ${id}::uuid`);
+        answered.resolve();
+        await receiver.waitFor(1);
+        await createRecord(other, '/api/entities/task/records', { title: 'c' });
+        expect(await settledDeliveries(other, otherId, 1, 20_000)).toMatchObject([{ status: 'delivered' }]);
+      });
+    } finally {
+      await receiver.stop();
+    }
+  });
+}
 
 test('the values of a record are erased from its deliveries in statements of at most 1,000', async () => {
   const { id } = await subscribe(tenant, 'http://127.0.0.1:59999/hook');

@@ -125,9 +125,10 @@ async function dropIn(tx: Tx, id: string, waitMs: number): Promise<Named> {
   await dropTenantSchema(tx, id);
   await limitLockWaits(tx, 0);
   await deleteOutboxOf(tx, id);
+  await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
+  // With the deliveries in flight, whose results are stored together with those of other tenants.
   const deleted = await tx.first<Named>(sql`
     delete from platform.tenants where id = ${id}::uuid returning id, slug, settings`);
   if (deleted === undefined) throw notFound('tenant');
-  await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
   return deleted;
 }

@@ -178,15 +178,21 @@ function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
         limit 1
       ) as n
       where s.status <> 'pending' and n.claim_id is null and n.attempt_count = n.attempts_before
+    ), releasable as (
+      -- The deliveries of a subscription that is being deleted are locked until that ends.
+      select n.* from next as n
+      cross join lateral (
+        select from platform.webhook_subscriptions as s where s.id = n.subscription_id for key share skip locked
+      ) as s
     ), released as (
       -- Rows that look due are included: another transaction may be postponing them.
       update platform.webhook_deliveries as d set next_at = now()
-      from next as n
+      from releasable as n
       where d.subscription_id = n.subscription_id and d.tenant_id = n.tenant_id and d.id = n.id and ${IS_PENDING}
         and d.claim_id is null
       returning 1
     )
     select s.tenant_id, s.status, n.subscription_id as released_subscription_id
     from stored as s
-    left join next as n on n.stored_id = s.id`;
+    left join releasable as n on n.stored_id = s.id`;
 }
