@@ -65,6 +65,37 @@ test('a tenant that cannot be deleted is as it was before', async () => {
   expect((await tenant.get(NOTES)).status).toBe(401);
 });
 
+test('the rule runs of a tenant are deleted with it, those of others are not', async () => {
+  const [deleted, other] = [await service.tenant(), await service.tenant()];
+  const { db } = service.app;
+  // Those of the other one wait, or a worker would end them.
+  for (const { id, next } of [
+    { ...deleted, next: '0' },
+    { ...other, next: '1 day' },
+  ]) {
+    await db.rows(sql`
+      insert into platform.rule_runs (event_id, rule_id, tenant_id, entity_id, record_id, version, created_at, updated_at, depth,
+        root_event_id, next_at, is_blocked)
+      select gen_random_uuid(), gen_random_uuid(), ${id}::uuid, gen_random_uuid(), ${id}::uuid, n, now(), now(), 0,
+        gen_random_uuid(), now() + ${next}::interval, n > 1
+      from generate_series(1, 2500) as n`);
+    await db.rows(sql`
+      insert into platform.rule_images (event_id, tenant_id, data, bytes)
+      select event_id, tenant_id, '{}', 2 from platform.rule_runs where tenant_id = ${id}::uuid`);
+  }
+  expect((await remove(deleted)).status).toBe(200);
+  for (const [{ id }, left] of [
+    [deleted, 0],
+    [other, 2_500],
+  ] as const) {
+    const isOwn = sql`tenant_id = ${id}::uuid`;
+    const counted = await db.first<Json>(sql`
+      select (select count(*) from platform.rule_runs where ${isOwn}) as runs, (select count(*) from platform.rule_images where ${isOwn}) as images`);
+    expect(counted).toEqual({ runs: left, images: left });
+  }
+  expect((await remove(other)).status).toBe(200);
+});
+
 // The embedded database has one session.
 if (process.env.DATABASE_URL) {
   /** Holds the table of the notes for a while as a write does, then does something else in the same transaction. */

@@ -10,6 +10,7 @@ import { type App, perApp } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';
 import { invalidField, notFound, unavailable } from '../errors.ts';
 import { deleteOutboxOf } from '../events/deletion.ts';
+import { deleteRunsOf } from '../rules/runs.ts';
 import { limitLockWaits } from '../runtime/locks.ts';
 import { isOfNone, newOwnedId } from '../runtime/owned-ids.ts';
 import { isDeadlock, isLockTimeout } from '../runtime/postgres/failures.ts';
@@ -48,6 +49,7 @@ export async function deleteTenant(
     await publishTenants(app, [id], namesOf(dropped));
     await publishOrigins(app, id, []);
     await app.invalidations.publish('catalog', id);
+    await deleteRuns(app, id);
     return id;
   } catch (error) {
     underway.delete(deletion);
@@ -58,6 +60,13 @@ export async function deleteTenant(
   } finally {
     underway.delete(deletion);
   }
+}
+
+/** What is left ends one by one, when its turn comes. */
+async function deleteRuns(app: App, id: string): Promise<void> {
+  await deleteRunsOf(app.db.slow, id).catch((cause: unknown) => {
+    app.log.warn('rule runs of a deleted tenant are left', { tenantId: id, cause });
+  });
 }
 
 /** Starts the worker that makes tenants active again whose deletion has ended with its process. */

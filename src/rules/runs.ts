@@ -5,6 +5,7 @@
 // Contract: decisions#rules, neighbours#byte-budgets.
 import { LIMITS } from '../limits.ts';
 import { estimatedEntries } from '../runtime/background-read.ts';
+import { inParts, PART_ROWS } from '../runtime/parts.ts';
 import { ASYNC_COMMIT, plannedOnce, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
 import type { RuleRun } from './actions.ts';
@@ -164,4 +165,28 @@ export async function giveBack(queries: Queries, runs: readonly RuleRun[]): Prom
     set attempts = r.attempts - 1, next_at = now()
     from unnest(${positions}::bigint[], ${attempts}::int[]) as c (position, attempts)
     where r.position = c.position and r.attempts = c.attempts`);
+}
+
+/**
+ * Deletes the runs of a deleted tenant. The last of each record go first: the trigger of a deletion looks for the first one, past
+ * those that its statement has deleted. A run that executes ends itself.
+ */
+export async function deleteRunsOf(queries: Queries, tenantId: string): Promise<void> {
+  const isOwn = sql`tenant_id = ${tenantId}::uuid`;
+  const runs = sql`
+    delete from platform.rule_runs where position = any(array(
+      select position from platform.rule_runs where ${isOwn}
+      order by is_blocked desc, next_at desc, position desc limit ${PART_ROWS}::int
+      for update skip locked))`;
+  const images = sql`
+    delete from platform.rule_images where event_id = any(array(
+      select event_id from platform.rule_images where ${isOwn} limit ${PART_ROWS}::int))`;
+  for (const part of [runs, images]) {
+    await inParts(
+      queries,
+      () => sql`
+      with deleted as (${part} returning 1)
+      select count(*)::int as count, null as last from deleted`,
+    );
+  }
 }
