@@ -128,6 +128,31 @@ test('a record that somebody changed afterwards, or that others refer to by now,
   expect((await tenant.get(`${DEALS}/${d.id}`)).status).toBe(404);
 });
 
+test('a retyped field is no change of its records: what was done before is undone, but for the values of that field', async () => {
+  const created = await createRecord(tenant, DEALS, { title: 'other', body: '5' });
+  const from = await moment();
+  const born = await createRecord(tenant, DEALS, { title: 'born', body: '6' });
+  const changed = await createRecord(tenant, DEALS, { title: 'before', body: '7' });
+  const middle = await moment();
+  await tenant.patch(`${DEALS}/${changed.id}`, { title: 'after' });
+  await tenant.patch(`${DEALS}/${created.id}`, { title: 'mine', body: '8' });
+  const retyped = await tenant.patch('/api/entities/deals/fields/body', { type: 'integer' });
+  expect([retyped.status, retyped.text]).toEqual([200, retyped.text]);
+  await tenant.patch(`${DEALS}/${changed.id}`, { amount: 3 });
+  const to = await moment();
+  await tenant.patch(`${DEALS}/${created.id}`, { amount: 1 });
+  const conflict = { entity: 'deals', record_id: created.id, reason: 'it has been changed since' };
+  expect(await revert({ from: middle, to })).toEqual(done(1, 0, [conflict]));
+  const values = (await list(DEALS)).map(({ title, amount, body }) => [title, amount, body]);
+  expect(values).toEqual([
+    ['mine', 1, 8],
+    ['born', null, 6],
+    ['before', null, 7],
+  ]);
+  expect(await revert({ from, to: middle, entity: 'deals' })).toMatchObject({ reverted: 1, conflictCount: 1 });
+  expect((await tenant.get(`${DEALS}/${born.id}`)).status).toBe(404);
+});
+
 test('a dropped field is no change of its records: what was done before is undone, and brings no value of it back', async () => {
   const from = await moment();
   const created = await createRecord(tenant, DEALS, { title: 'created', body: 'gone' });

@@ -1,5 +1,6 @@
 // What a revert has to undo: the records that were changed in a span, newest first, with how each was before it and how it is now.
-// Versions tell whether somebody else has changed a record since: they rise by one with each change. Events are found without
+// Versions tell whether somebody else has changed a record since: they rise by one with each change. Where they do not fit, its events
+// are counted: the values of a retyped field are converted in new versions, which are nobody's changes. Events are found without
 // their values first, and kept as text, which takes a tenth of the memory; values are read for few records at a time.
 // Failures: 400 for a span with too many records. Contract: history#revert.
 import type { TenantCaller } from '../access/caller.ts';
@@ -12,7 +13,7 @@ import { type FeedEvent, type StoredFeedEvent, toFeedEvent } from '../events/fee
 import { RECORD_COLUMNS, type RecordRow } from '../records/row.ts';
 import { ByteBudget } from '../runtime/byte-budget.ts';
 import { giveWay } from '../runtime/event-loop.ts';
-import { type Sql, sql } from '../runtime/sql.ts';
+import { plannedOnce, type Sql, sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { PartTooLarge } from './fitting-parts.ts';
 
@@ -20,6 +21,8 @@ import { PartTooLarge } from './fitting-parts.ts';
 const RECORDS_MAX = 100_000;
 /** Records that are undone together. */
 const PART_RECORDS = 200;
+/** No transaction takes longer: of two changes of a record, the later one may have the earlier time by as much. */
+const DAY_MS = 86_400_000;
 /** Bytes of values that are read at once, unless a single record has more. */
 const PART_BYTES = 8_388_608;
 
@@ -37,6 +40,8 @@ export interface Touched {
   lastVersion: number;
   /** Without deletions. */
   changes: number;
+  /** With them. */
+  events: number;
 }
 
 /** What undoes it. A record that comes back has its last values first, and then those of `body`. */
@@ -57,7 +62,8 @@ export async function touchedRecords(app: App, { tenant }: TenantCaller, conditi
       select record_id, entity_id, min(entity) as entity, min(seq) as first, max(seq) as last,
         (array_agg(at order by seq))[1] as first_at, (array_agg(type order by seq))[1] as first_type,
         (array_agg(version order by seq))[1] as first_version, (array_agg(type order by seq desc))[1] as last_type,
-        max(version) as last_version, count(*) filter (where type <> 'record.deleted') as changes
+        max(version) as last_version, count(*) filter (where type <> 'record.deleted') as changes,
+        count(*) as events
       from platform.events
       where tenant_id = ${tenant.id}::uuid and type = any(${[...RECORD_EVENTS]}::text[]) and version is not null and ${condition}
       group by record_id, entity_id
@@ -69,7 +75,7 @@ export async function touchedRecords(app: App, { tenant }: TenantCaller, conditi
     select count(*)::int as records,
       json_agg(
         json_build_array(record_id, entity_id, entity, first, (extract(epoch from first_at) * 1000)::bigint, first_type,
-          first_version, last_type, last_version, changes)
+          first_version, last_type, last_version, changes, events)
         order by last desc)::text as text
     from numbered
     group by part
@@ -81,12 +87,12 @@ export async function touchedRecords(app: App, { tenant }: TenantCaller, conditi
 
 type TouchedRow = [
   ...[recordId: string, entityId: string, entity: string, first: number, firstAt: number, firstType: RecordEventType],
-  ...[firstVersion: number, lastType: RecordEventType, lastVersion: number, changes: number],
+  ...[firstVersion: number, lastType: RecordEventType, lastVersion: number, changes: number, events: number],
 ];
 
 export function touchedIn(part: TouchedPart): Touched[] {
   return (JSON.parse(part) as TouchedRow[]).map(
-    ([recordId, entityId, entity, first, firstAt, firstType, firstVersion, lastType, lastVersion, changes]) => ({
+    ([
       recordId,
       entityId,
       entity,
@@ -97,6 +103,19 @@ export function touchedIn(part: TouchedPart): Touched[] {
       lastType,
       lastVersion,
       changes,
+      events,
+    ]) => ({
+      recordId,
+      entityId,
+      entity,
+      first,
+      firstAt,
+      firstType,
+      firstVersion,
+      lastType,
+      lastVersion,
+      changes,
+      events,
     }),
   );
 }
@@ -126,14 +145,48 @@ export async function undosOf(app: App, catalog: Catalog, records: readonly Touc
     );
     for (const row of rows) current.set(row.id, row);
   }
+  const others = await changedByOthers(app, catalog, records, current);
   const undos = new Map<Touched, Undo>();
   for (const record of records) {
     // Long values are compared as JSON.
     await giveWay();
     const entity = catalog.byId.get(record.entityId);
-    undos.set(record, undoOf(record, entity, firsts.get(record.first), current.get(record.recordId)));
+    const isOthers = others.has(record.recordId);
+    undos.set(record, undoOf(record, entity, firsts.get(record.first), current.get(record.recordId), isOthers));
   }
   return undos;
+}
+
+/**
+ * The records that have events since the first of the span which are not in it. Their versions mostly tell; a field that was retyped
+ * since has raised them without a change of the record.
+ */
+async function changedByOthers(
+  app: App,
+  catalog: Catalog,
+  records: readonly Touched[],
+  current: ReadonlyMap<string, RecordRow>,
+): Promise<Set<string>> {
+  const unclear = records.filter((record) => !isLast(record, current.get(record.recordId)) || !isWhole(record));
+  const tenantId = unclear.map(({ entityId }) => catalog.byId.get(entityId)?.tenantId).find((id) => id !== undefined);
+  if (tenantId === undefined) return new Set();
+  const firsts = unclear.map(({ first }) => first);
+  const ids = unclear.map(({ recordId }) => recordId);
+  const from = new Date(Math.min(...unclear.map(({ firstAt }) => firstAt)) - DAY_MS).toISOString();
+  // The index by record finds them: the condition on the tenant is written so that no other one serves it.
+  const counted = await app.db.rows<{ id: string; events: number }>(
+    plannedOnce(sql`
+      select t.id, (
+        select count(*) from platform.events as v
+        where v.record_id = t.id and v.version is not null and v.seq >= t.first and v.at >= ${from}::timestamptz
+          and v.type = any(${[...RECORD_EVENTS]}::text[]) and v.tenant_id is not distinct from ${tenantId}::uuid
+      )::int as events
+      from unnest(${ids}::uuid[], ${firsts}::bigint[]) as t (id, first)`),
+  );
+  const all = new Map(counted.map(({ id, events }) => [id, events]));
+  return new Set(
+    unclear.filter(({ recordId, events }) => all.get(recordId) !== events).map(({ recordId }) => recordId),
+  );
 }
 
 function undoOf(
@@ -141,6 +194,7 @@ function undoOf(
   entity: Entity | undefined,
   first: FeedEvent | undefined,
   row: RecordRow | undefined,
+  isOthers: boolean,
 ): Undo {
   if (entity === undefined) return { kind: 'conflict', reason: 'its entity no longer exists' };
   if (first === undefined) return { kind: 'conflict', reason: 'how it was before is no longer kept' };
@@ -150,7 +204,6 @@ function undoOf(
   if (wasThere && first.before === null) return { kind: 'conflict', reason: 'how it was before is not known' };
   const body = wasThere && row !== undefined ? bodyBack(entity, row, first) : {};
   if (wasThere && row !== undefined && Object.keys(body).length === 0) return { kind: 'skip' };
-  const isOthers = !isLast(record, row) || !isWhole(record);
   if (isOthers) return { kind: 'conflict', reason: 'it has been changed since' };
   if (row === undefined) return { kind: 'return', version: record.lastVersion, event: first };
   return wasThere ? { kind: 'update', version: row.version, body } : { kind: 'delete', version: row.version };
