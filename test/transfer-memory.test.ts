@@ -159,7 +159,7 @@ test('reverts of many records, many at once, hold the records of few of them', a
 }, 120_000);
 
 for (const hasRule of [false, true]) {
-  test(`a deletion that cascades through hundreds of large records${hasRule ? ' with a rule' : ''} holds few of them`, async () => {
+  test(`a deletion that cascades through hundreds of large records${hasRule ? ' with a rule' : ''} finds them by index, and holds few of them`, async () => {
     const count = 250;
     const name = hasRule ? 'ruled' : 'chained';
     const path = await createEntity(tenant, name, fields('title text', 'body text'));
@@ -179,10 +179,6 @@ for (const hasRule of [false, true]) {
       insert into ${table} (id, entity_id, data, version, created_at, updated_at)
       select l.id, r.entity_id, r.data || jsonb_build_object('f3', l.former), 1, r.created_at, r.updated_at
       from linked as l, ${table} as r where l.n > 0`);
-    // Of few records, Postgres reads all in place of the index.
-    await db.exec(
-      `insert into ${table} (id, entity_id) select gen_random_uuid(), '${entityId}' from generate_series(1, 5000)`,
-    );
     await db.exec(`analyze ${table}`);
     const deleted = await growth(() => tenant.delete(`${path}/${id}?dryRun=true`));
     expect(deleted.result.body.dryRun?.events, deleted.result.text).toBe(count);

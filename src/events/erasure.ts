@@ -4,7 +4,7 @@
 // Contract: history#erase.
 import type { App } from '../app.ts';
 import { lockNumber } from '../runtime/locks.ts';
-import { raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { NO_TABLE_SCANS, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { eventSize, storedSize } from './event.ts';
 import { VERSIONS_ALIKE } from './record-indexes.ts';
 import { streamOf } from './relay.ts';
@@ -49,13 +49,10 @@ export function isOfRecord({ tenantId, recordId }: Pick<ErasedRecord, 'tenantId'
   return sql`record_id = ${recordId}::uuid and tenant_id::text = ${tenantId} and version is not null`;
 }
 
-/** Postgres estimates such an index by the order of the rows, and would rather read everything. */
-export const BY_RECORD = raw(`set_config('enable_seqscan', 'off', true)`);
-
 /** When the record's oldest event was made, of those that are kept; undefined if there is none. ISO 8601. */
 export function oldestEventAt({ db }: App, record: ErasedRecord): Promise<string | undefined> {
   return db.begin(async (tx) => {
-    await tx.rows(sql`select ${BY_RECORD}`);
+    await tx.rows(sql`select ${NO_TABLE_SCANS}`);
     const row = await tx.first<{ at: string }>(sql`
       select at from platform.events where ${isOfRecord(record)}
       order by version / ${raw(String(VERSIONS_ALIKE))}, version
@@ -90,7 +87,7 @@ export function eraseEvents(app: App, record: ErasedRecord): () => Promise<boole
 
 function findEvents({ db }: App, record: ErasedRecord): Promise<Found[]> {
   return db.begin(async (tx) => {
-    await tx.rows(sql`select ${BY_RECORD}`);
+    await tx.rows(sql`select ${NO_TABLE_SCANS}`);
     return tx.rows<Found>(sql`
       select s.seq, s.at, ${eventSize(sql`s`)} + ${storedSize(sql`s.old`)} as bytes from platform.events as s
       where ${isOfRecord(record)} and erased_at is null
@@ -104,7 +101,7 @@ async function erasePart({ db }: App, record: ErasedRecord, part: readonly Found
   await db.begin(async (tx) => {
     // One process at a time: two could each hold what the other waits for.
     const lock = lockNumber(record.tenantId, 'erasing', record.recordId);
-    await tx.rows(sql`select ${BY_RECORD}, pg_advisory_xact_lock(${lock})`);
+    await tx.rows(sql`select ${NO_TABLE_SCANS}, pg_advisory_xact_lock(${lock})`);
     await tx.rows(sql`
       update platform.events as e set ${erasing(record)}
       where e.seq = any(${numbers}::bigint[]) and e.at between ${times[0]}::timestamptz and ${times.at(-1)}::timestamptz

@@ -84,6 +84,12 @@ export const GENERIC_PLANS = raw(
     || set_config('enable_sort', 'off', true) || set_config('enable_bitmapscan', 'off', true)`,
 );
 
+/**
+ * For a transaction whose statements find few rows by index: Postgres would rather read all of a table that it thinks is small. It
+ * does not know what it costs to unpack large values.
+ */
+export const NO_TABLE_SCANS = raw(`set_config('enable_seqscan', 'off', true)`);
+
 const parts = new WeakMap<object, Map<string, Sql>>();
 
 /** A part of statements that depends on `owner` alone, such as an entity's definition: built and compiled once. It must not bind values. */

@@ -4,8 +4,7 @@
 // Failures: 409. Contract: decisions#import.
 import type { Entity } from '../../entities/field.ts';
 import type { ServiceError } from '../../errors.ts';
-import { BY_RECORD } from '../../events/erasure.ts';
-import { sql } from '../../runtime/sql.ts';
+import { NO_TABLE_SCANS, sql } from '../../runtime/sql.ts';
 import { hasBeenErased, lockDeleted } from '../erase/erase.ts';
 import { idTaken } from '../write/constraints.ts';
 import type { WritingInTransaction } from '../write/context.ts';
@@ -34,7 +33,7 @@ async function readPast(
   entity: Entity,
   ids: readonly string[],
 ): Promise<Map<string, Past>> {
-  await tx.rows(sql`select ${BY_RECORD}`);
+  await tx.rows(sql`select ${NO_TABLE_SCANS}`);
   const rows = await tx.rows<{ id: string; version: number; is_other: boolean; is_erased: boolean }>(sql`
     select e.record_id as id, max(e.version) as version, bool_or(e.entity_id <> ${entity.id}::uuid) as is_other,
       exists (

@@ -8,18 +8,11 @@ import type { App } from '../../app.ts';
 import { entityFor } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
 import { conflict, notFound, ServiceError } from '../../errors.ts';
-import {
-  BY_RECORD,
-  type ErasedRecord,
-  type Erasure,
-  eraseDeletion,
-  isOfRecord,
-  lastNumber,
-} from '../../events/erasure.ts';
+import { type ErasedRecord, type Erasure, eraseDeletion, isOfRecord, lastNumber } from '../../events/erasure.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { lockNumber } from '../../runtime/locks.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
-import { sql, type Tx } from '../../runtime/sql.ts';
+import { NO_TABLE_SCANS, sql, type Tx } from '../../runtime/sql.ts';
 import { autocommit, inTransaction, MAX_ATTEMPTS } from '../write/context.ts';
 import { deleteRecord } from '../write/write.ts';
 import { ErasingPass, LEASE_S } from './values.ts';
@@ -92,7 +85,7 @@ export function hasBeenErased(): ServiceError {
 }
 
 async function requireEvents(tx: Tx, { tenant }: TenantCaller, entity: Entity, id: string): Promise<void> {
-  await tx.rows(sql`select ${BY_RECORD}`);
+  await tx.rows(sql`select ${NO_TABLE_SCANS}`);
   const found = await tx.first(sql`
     select from platform.events
     where ${isOfRecord({ tenantId: tenant.id, recordId: id })} and entity_id = ${entity.id}::uuid

@@ -7,9 +7,10 @@ import { allows } from '../../access/rights.ts';
 import { accessScopeOf } from '../../entities/access-scope.ts';
 import type { Entity, Field, Reference } from '../../entities/field.ts';
 import { conflict, type ServiceError } from '../../errors.ts';
+import { storedSize } from '../../events/event.ts';
 import { columnOf } from '../../expression/to-sql.ts';
 import { LEAST_ID } from '../../runtime/ids.ts';
-import { type Queries, type Sql, sql } from '../../runtime/sql.ts';
+import { NO_TABLE_SCANS, plannedOnce, type Queries, type Sql, sql } from '../../runtime/sql.ts';
 import { COLUMNS_WITHOUT_DATA, RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import type { WritingInTransaction } from './context.ts';
 import { type DoomedRow, deleteRows, updateRows } from './statements.ts';
@@ -25,7 +26,10 @@ export async function deleteWithReferences(
   entity: Entity,
   rows: readonly RecordRow[],
 ): Promise<void> {
-  await deletePrepared(writing, entity, await prepareDeletion(writing, entity, rows), new Set());
+  const doomed = await prepareDeletion(writing, entity, rows);
+  // Every relation has an index.
+  if (entity.references.length > 0) await writing.tx.rows(sql`select ${NO_TABLE_SCANS}`);
+  await deletePrepared(writing, entity, doomed, new Set());
 }
 
 /** What a deletion needs of rows, whose values can go: a chain of cascades may be as long as the entity has records. */
@@ -122,7 +126,7 @@ async function nextReferring(
       from (
         select n.id, sum(n.bytes) over (order by n.id) - n.bytes as bytes_before
         from (
-          select r.id, octet_length(r.data::text) as bytes from ${entity.table} as r
+          select r.id, ${storedSize(sql`r.data`)} as bytes from ${entity.table} as r
           where ${refers} and r.id > ${after}::uuid
           order by r.id
           limit ${BATCH.rows}::int
@@ -173,10 +177,12 @@ export async function idsReferredTo(queries: Queries, entity: Entity, ids: reado
   for (const { entity: referring, field } of entity.references) {
     const pointsAtIt =
       field.type === 'relation' ? sql`${columnOf(field.ref, R)} = i.id` : sql`r.data -> ${field.slot}::text ? i.id`;
-    const rows = await queries.rows<{ id: string }>(sql`
+    const rows = await queries.rows<{ id: string }>(
+      plannedOnce(sql`
       select i.id from unnest(${[...ids]}::text[]) as i (id)
       where exists (
-        select from ${referring.table} as r where ${pointsAtIt} and not r.id = any(${[...ids]}::uuid[]))`);
+        select from ${referring.table} as r where ${pointsAtIt} and not r.id = any(${[...ids]}::uuid[]))`),
+    );
     for (const { id } of rows) found.add(id);
   }
   return found;

@@ -5,7 +5,7 @@
 import type { App } from '../../app.ts';
 import { LIMITS } from '../../limits.ts';
 import { BackgroundRead, estimatedEntries } from '../../runtime/background-read.ts';
-import { sql, type Tx } from '../../runtime/sql.ts';
+import { NO_TABLE_SCANS, sql, type Tx } from '../../runtime/sql.ts';
 
 interface Backlog {
   pending: number;
@@ -29,7 +29,7 @@ export function registerBacklogMetrics(app: App): void {
 
 /** Scans of the indexes of pending deliveries, never of the table, which has all deliveries of 30 days. */
 export async function readBacklog(tx: Tx, countedMax: number = LIMITS.metrics.countedMax): Promise<Backlog> {
-  await tx.rows(sql`select set_config('enable_seqscan', 'off', true)`);
+  await tx.rows(sql`select ${NO_TABLE_SCANS}`);
   const found = await tx.first<Backlog & { counted: number }>(sql`
     with counted as materialized (
       select subscription_id, event_seq from platform.webhook_deliveries where status = 'pending' limit ${countedMax + 1}::int
