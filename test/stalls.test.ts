@@ -5,6 +5,7 @@ import { Type } from '@sinclair/typebox';
 import { foldCase, includesText } from '../src/expression/case-folding.ts';
 import { pageParameters, parameters, queryReader } from '../src/http/parameters.ts';
 import { cellsOf } from '../src/records/transfer/csv.ts';
+import { jsonBytes } from '../src/runtime/text.ts';
 import { fields, newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
@@ -44,6 +45,16 @@ test('a query of thousands of unknown names', async () => {
 
 const list = (count: number, item: (i: number) => string): string =>
   Array.from({ length: count }, (_, i) => item(i)).join();
+
+test.each([
+  ['arrays', list(300_000, () => '[]')],
+  ['numbers', list(480_000, () => '1')],
+])('counting the bytes of a value of many %s, one of which is a number with an exponent', async (_, items) => {
+  const value = JSON.parse(`[1e-7,${items}]`);
+  const { result, stallMs } = await measureStall(() => jsonBytes(value));
+  expect(result).toBe('[0.0000001,]'.length + items.length);
+  expect(stallMs).toBeLessThan(STALL_MAX_MS);
+});
 
 describe('bodies of 1 MiB', () => {
   const bodies: [string, string, string][] = [

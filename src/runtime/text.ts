@@ -50,22 +50,29 @@ export function jsonTextBytes(text: string, value: unknown): number {
 /** What a number with an exponent has, and few texts. */
 const EXPONENT = /\de[+-]\d/;
 
-/** The characters that JSON saves by exponents. */
+/** The characters that JSON saves by exponents. Without the values in a list of their own, which took 300 ms for 300,000 arrays. */
 function digitsLeftOut(value: unknown): number {
-  if (typeof value === 'number') return writtenOut(value) - String(value).length;
+  if (typeof value === 'number') return hasExponent(value) ? writtenOut(value) - String(value).length : 0;
   if (value === null || typeof value !== 'object') return 0;
   let sum = 0;
-  for (const member of Object.values(value)) sum += digitsLeftOut(member);
+  if (Array.isArray(value)) for (const item of value) sum += digitsLeftOut(item);
+  else for (const key in value) sum += digitsLeftOut((value as JsonObject)[key]);
   return sum;
 }
 
-/** The characters of a number without an exponent. */
+/** Whether JSON writes a number with an exponent. */
+function hasExponent(value: number): boolean {
+  const size = Math.abs(value);
+  return size >= 1e21 || (size < 1e-6 && size > 0);
+}
+
+/** The characters that a number with an exponent has without it. */
 function writtenOut(value: number): number {
-  const [mantissa = '', exponent] = String(Math.abs(value)).split('e');
+  const text = String(value);
+  const end = text.indexOf('e');
   const sign = value < 0 ? 1 : 0;
-  if (exponent === undefined) return sign + mantissa.length;
-  const digits = mantissa.replace('.', '').length;
-  const power = Number(exponent);
+  const digits = end - sign - (text.includes('.') ? 1 : 0);
+  const power = Number(text.slice(end + 1));
   return sign + (power > 0 ? power + 1 : '0.'.length - power - 1 + digits);
 }
 
@@ -95,7 +102,7 @@ export function isJsonLarger(value: unknown, bytes: number): boolean {
 /** At least the bytes of a value as JSON: a UTF-16 unit takes 6 at most, as `\\u001f`; a number 24 without an exponent. */
 function jsonBound(value: unknown): number {
   if (typeof value === 'string') return 6 * value.length + 2;
-  if (typeof value === 'number') return Math.max(24, writtenOut(value));
+  if (typeof value === 'number') return hasExponent(value) ? Math.max(24, writtenOut(value)) : 24;
   if (value === null || typeof value !== 'object') return 24;
   let sum = 2;
   if (Array.isArray(value)) for (const item of value) sum += jsonBound(item) + 1;
