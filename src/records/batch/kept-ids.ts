@@ -36,7 +36,7 @@ async function readPast(
   await tx.rows(sql`select ${NO_TABLE_SCANS}`);
   const rows = await tx.rows<{ id: string; version: number; is_other: boolean; is_erased: boolean }>(sql`
     select e.record_id as id, max(e.version) as version, bool_or(e.entity_id <> ${entity.id}::uuid) as is_other,
-      exists (
+      bool_or(e.erased_at is not null) or exists (
         select from platform.erasures as x
         where x.tenant_id = ${entity.tenantId}::uuid and x.record_id = e.record_id
       ) as is_erased
