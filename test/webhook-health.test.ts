@@ -8,6 +8,7 @@ import { LIMITS } from '../src/limits.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { newOwnedId } from '../src/runtime/owned-ids.ts';
 import { sql } from '../src/runtime/sql.ts';
+import type { AttemptResult } from '../src/webhooks/dispatch/attempt-result.ts';
 import { ClaimOwners } from '../src/webhooks/dispatch/claim-owners.ts';
 import { HealthLog } from '../src/webhooks/dispatch/health.ts';
 import { findOverdue } from '../src/webhooks/dispatch/overdue.ts';
@@ -100,6 +101,16 @@ describe('health', () => {
     const { health } = await read(id);
     expect(health).toMatchObject({ state: 'disabled', pending: 1 });
     expect(health.behindSeconds).toBeGreaterThanOrEqual(90);
+  });
+
+  test('a result that comes after the end of its subscription leaves nothing', async () => {
+    const { id } = await subscribe(tenant, receiver.url);
+    expect((await tenant.delete(`${SUBSCRIPTIONS}/${id}`)).status).toBe(200);
+    const { app } = service;
+    const result = { delivery: { subscriptionId: id }, state: 'failed', status: 500, error: 'HTTP 500' };
+    await app.db.begin((tx) => new HealthLog(app).store(tx, [result as AttemptResult]));
+    const left = await app.db.rows(sql`select from platform.webhook_health where subscription_id = ${id}::uuid`);
+    expect(left).toHaveLength(0);
   });
 
   test('another tenant’s subscription is not found', async () => {

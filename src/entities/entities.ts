@@ -175,12 +175,12 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     await dropRecordTable(tx, entity);
     await tx.rows(sql`delete from platform.entity_counts where ${own}`);
     const views = await tx.rows<{ slug: string }>(sql`delete from platform.views where ${own} returning slug`);
-    await tx.rows(sql`delete from platform.webhook_subscriptions where ${own}`);
     // Rows that a process is adding to expire by themselves.
     await tx.rows(sql`
       delete from platform.slow_lists
       where ctid = any(array(select ctid from platform.slow_lists where ${own} for update skip locked))`);
     await deleteUnjudged(tx, tenant.id, entity.id);
+    await tx.rows(sql`delete from platform.webhook_subscriptions where ${own}`);
     await announceDrop(tx, changerOf(caller), tenant, entity);
     const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
     return { id: entity.id, revoked: await revokeGrants(tx, tenant, resources) };

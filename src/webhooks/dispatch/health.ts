@@ -62,13 +62,19 @@ export class HealthLog {
     const noted = await tx.rows<Noted>(sql`
       with input (id, has_succeeded, has_failed, error) as (
         ${inputRows(['uuid', 'boolean', 'boolean', 'text'], rows)}
+      ), existing as (
+        -- What is stored of one that is being deleted would stay.
+        select i.* from input as i
+        join platform.webhook_subscriptions as s on s.id = i.id
+        order by i.id
+        for key share of s skip locked
       ), before as (
         select h.subscription_id, h.failing_since from platform.webhook_health as h join input as i on i.id = h.subscription_id
       ), stored as (
         insert into platform.webhook_health as h (subscription_id, failing_since, last_success_at, last_failure_at, last_error)
         select i.id, case when not i.has_succeeded then now() end, case when i.has_succeeded then now() end,
           case when i.has_failed then now() end, i.error
-        from input as i
+        from existing as i
         on conflict (subscription_id) do update set
           failing_since = case when excluded.failing_since is not null then coalesce(h.failing_since, excluded.failing_since) end,
           last_success_at = coalesce(excluded.last_success_at, h.last_success_at),
