@@ -5,13 +5,15 @@
 import { describe, expect, test } from 'bun:test';
 import { FairQueue } from '../src/runtime/fair-queue.ts';
 import { SERVICE_SHARE, type Ticket } from '../src/runtime/fair-share.ts';
+import { GivingWay } from '../src/runtime/giving-way.ts';
 import { LongWork } from '../src/runtime/long-work.ts';
 import { Congestion, PROBE_MS } from '../src/runtime/postgres/congestion.ts';
 import { LongStatements } from '../src/runtime/postgres/long-statements.ts';
-import { TimeHad } from '../src/runtime/time-had.ts';
 import { seededRandom } from './support/random.ts';
 
 const STEP_MS = 0.25;
+/** How often the pools look whether a rest has ended. */
+const RECHECK_MS = 10;
 const QUIET = 'quiet';
 /** Statements of the tenants that attack: processor time, the pool's connections, and how many are sent at once. */
 const ATTACKS = [
@@ -44,6 +46,7 @@ class Model {
   readonly ended = new Map<string, number>();
   readonly #running = new Set<Ticket<Statement>>();
   readonly #congestion = new Congestion();
+  readonly #givingWay = new GivingWay(() => this.#congestion.admitted);
   readonly #pools = new Map<number, ModelPool>();
 
   constructor(
@@ -51,14 +54,14 @@ class Model {
     private readonly random: () => number,
   ) {
     const work = new LongWork(2, 6);
-    const had = new TimeHad(3_000);
+    const givingWay = this.#givingWay;
     for (const slots of [8, 4]) {
       const wake = (): void => this.#dispatch(pool);
       const { admitted, delayMs } = {
         admitted: () => this.#congestion.admitted,
         delayMs: () => this.#congestion.delayMs,
       };
-      const long = { areOthersActive: () => true, admitted, delayMs, had, work, wake };
+      const long = { areOthersActive: () => true, admitted, delayMs, givingWay, work, wake };
       const queue = new FairQueue<Statement>({ slots, operatorSlots: 1, shareWaitingMax: 100, long });
       const pool = { queue, long: new LongStatements() };
       this.#pools.set(slots, pool);
@@ -70,7 +73,7 @@ class Model {
   }
 
   run(ms: number): void {
-    let [quietAt, probeAt] = [0, PROBE_MS];
+    let [quietAt, probeAt, recheckAt] = [0, PROBE_MS, 0];
     while (this.nowMs < ms) {
       this.nowMs += STEP_MS;
       if (this.nowMs >= quietAt) {
@@ -81,6 +84,10 @@ class Model {
       if (this.nowMs >= probeAt) {
         probeAt += PROBE_MS;
         this.#probe();
+      }
+      if (this.nowMs >= recheckAt) {
+        recheckAt += RECHECK_MS;
+        for (const pool of this.#pools.values()) this.#dispatch(pool);
       }
       const part = Math.min(1, this.processors / Math.max(1, this.#running.size));
       for (const ticket of [...this.#running]) {
@@ -107,7 +114,9 @@ class Model {
   }
 
   #dispatch({ queue }: ModelPool): void {
-    for (let ticket = queue.start(); ticket !== undefined; ticket = queue.start()) {
+    const next = () =>
+      queue.start((_, { name }) => (this.#givingWay.isResting(name, this.nowMs) ? Number.POSITIVE_INFINITY : 0));
+    for (let ticket = next(); ticket !== undefined; ticket = next()) {
       ticket.item.startedAt = this.nowMs;
       this.#running.add(ticket);
     }
@@ -120,6 +129,7 @@ class Model {
     this.ended.set(share, (this.ended.get(share) ?? 0) + 1);
     pool.long.ended(share, share, heldMs - this.#congestion.delayMs);
     pool.queue.end(ticket, heldMs);
+    this.#givingWay.ran(ticket.share.owner, ticket.share.name, heldMs, this.nowMs);
     this.#dispatch(pool);
     ended();
   }

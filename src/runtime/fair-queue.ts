@@ -162,7 +162,7 @@ export class FairQueue<T> {
       const ownMs = this.#own(costMs);
       share.used += ownMs - ticket.charged;
       learn(share, ownMs);
-      if (share !== this.#operators) this.#options.long?.had?.add(share.owner, costMs);
+      if (share !== this.#operators) this.#options.long?.givingWay?.add(share.owner, costMs);
       share.running--;
       this.#running--;
       if (ticket.isLong) this.#endLong(ticket, costMs);
@@ -223,13 +223,11 @@ export class FairQueue<T> {
     return work.excess(share.owner, admitted?.() ?? 1);
   }
 
-  /** While slots are admitted in part, an owner that has had more time than the others has the fewer, the more that is. */
   #limitOf(share: Share<T>): number {
-    const { areOthersActive, admitted, had } = this.#options.long ?? {};
+    const { areOthersActive, givingWay } = this.#options.long ?? {};
     if (areOthersActive?.(share.owner) !== true) return this.#shareSlots;
     const slots = isLong(share) || !share.isKnown ? this.#longShareSlots : this.#shareSlots;
-    const weight = share.owner === SERVICE_SHARE ? 0 : (had?.weightOf(share.owner) ?? 0);
-    return weight > 1 ? Math.max(1, Math.round(slots * (admitted?.() ?? 1) ** weight)) : slots;
+    return givingWay?.slotsOf(share.owner, slots) ?? slots;
   }
 
   /** The waiting tickets, in no order across shares. */
@@ -270,7 +268,7 @@ export class FairQueue<T> {
       // What could not win anyway is not looked at: of a thousand that wait, a few dozen are.
       if (share.first === undefined || !isBefore(share, share.used, best, bestAt)) continue;
       if (!this.#mayTake(share, share.running, free, this.#longRunning)) continue;
-      const at = share.used + postponement(share.first.item, share.running);
+      const at = share.used + postponement(share.first.item, share);
       if (isBefore(share, at, best, bestAt)) {
         best = share;
         bestAt = at;

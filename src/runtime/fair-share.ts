@@ -120,7 +120,6 @@ export function remove<T>(ticket: Ticket<T>): void {
 }
 
 /**
- * How much later than its turn a waiting ticket is to start now, in milliseconds of time had; infinite: not now. The
- * second parameter is how many tickets its share runs.
+ * How much later than its turn a waiting ticket of this share is to start now, in milliseconds of time had; infinite: not now.
  */
-export type Postponement<T> = (item: T, running: number) => number;
+export type Postponement<T> = (item: T, share: Share<T>) => number;

@@ -3,6 +3,7 @@
 // together as many as are admitted; one may always run. An owner that has had little of it waits for no other's, so that the
 // one long statement of a quiet tenant starts beside those of busy ones. What ends in one queue lets the others start first.
 // Without clock and promises; times are milliseconds. Contract: neighbours#fair-shares.
+import type { GivingWay } from './giving-way.ts';
 import { TimeHad } from './time-had.ts';
 
 /** Of the long work had, what counts for half. */
@@ -85,8 +86,8 @@ export interface LongLimits {
   areOthersActive(share: string): boolean;
   /** The part of the slots that may be used now, from 0 to 1; without it, all. One ticket may always run. */
   admitted?(): number;
-  /** The time had in all queues that use the same processors, by owner; without it, an owner's short tickets are admitted all. */
-  had?: TimeHad;
+  /** Shared by queues whose tickets use the same processors; without it, an owner's short tickets are admitted all. */
+  givingWay?: GivingWay;
   /** What every ticket takes longer now because there is much else: no ticket is long for that. */
   delayMs?(): number;
   /** Shared by queues whose tickets use the same processors: long tickets count in all of them together. */

@@ -5,6 +5,7 @@
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
 import type { ByteBudget } from './byte-budget.ts';
+import { GivingWay } from './giving-way.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
 import { LongWork } from './long-work.ts';
@@ -21,7 +22,6 @@ import { temporaryLimit } from './postgres/temporary-files.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
 import type { StatementObserver } from './statement-spans.ts';
-import { TimeHad } from './time-had.ts';
 import { detached } from './work.ts';
 
 export type { RawRow } from './postgres/connection.ts';
@@ -93,8 +93,6 @@ const CANCEL_TIMEOUT_MS = 2_000;
 const SLOW_TIMEOUT_MS = 600_000;
 const IDLE_IN_TRANSACTION_MS = 60_000;
 const CLOSE_GRACE_MS = 5_000;
-/** Of the time that tenants have had on the database, what counts for half. */
-const HALVED_BY_MS = 3_000;
 
 /** Connections of the pools; one share has at most half of a pool. */
 const SIZES = { requests: 8, slow: 4, streams: 8 };
@@ -177,7 +175,7 @@ function limitsOf(congestion: Congestion, max: number) {
   return {
     admitted: (): number => congestion.admitted,
     delayMs: (): number => congestion.delayMs,
-    had: new TimeHad(HALVED_BY_MS),
+    givingWay: new GivingWay(() => congestion.admitted),
     work: new LongWork(Math.max(1, max >> 2), max - (max >> 2)),
   };
 }

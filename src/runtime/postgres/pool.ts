@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { clientGone, unavailable } from '../../errors.ts';
 import { expireWaiting, Semaphore, WATCH_MS } from '../concurrency.ts';
 import { FairQueue } from '../fair-queue.ts';
-import type { Ticket } from '../fair-share.ts';
+import type { Share, Ticket } from '../fair-share.ts';
 import { areOthersActive, currentWork, isStrangers, STRANGERS, type Work } from '../work.ts';
 import { Connection } from './connection.ts';
 import { Connections, NO_HOME, type Wish } from './connections.ts';
@@ -152,11 +152,14 @@ export class Pool {
     const connections = this.#connections;
     if (connections.idle === 0 || this.#queue.length === 0) return;
     const now = performance.now();
+    const { givingWay } = this.#options.long ?? {};
     let isPatient = false;
-    const postponement = ({ wish, enteredAt }: PoolWaiter, running: number): number => {
-      if (connections.suited(wish, running, now) !== undefined) return 0;
-      if (wish.only !== undefined) return Number.POSITIVE_INFINITY;
-      if (Date.now() - enteredAt >= connections.patienceMs) return UNSUITED_MS;
+    const postponement = ({ wish, enteredAt }: PoolWaiter, { name, running }: Share<PoolWaiter>): number => {
+      if (givingWay?.isResting(name, now) !== true) {
+        if (connections.suited(wish, running, now) !== undefined) return 0;
+        if (wish.only !== undefined) return Number.POSITIVE_INFINITY;
+        if (Date.now() - enteredAt >= connections.patienceMs) return UNSUITED_MS;
+      }
       isPatient = true;
       return Number.POSITIVE_INFINITY;
     };
@@ -181,11 +184,14 @@ export class Pool {
   #end(lease: Lease, ticket: Ticket<PoolWaiter>): void {
     const { connection, statementMs } = lease;
     const { work, statement } = ticket.item;
+    const { owner, name } = ticket.share;
     this.#leases.delete(lease);
-    const heldMs = performance.now() - lease.startedAt;
+    const now = performance.now();
+    const heldMs = now - lease.startedAt;
     const ownMs = lease.hasYielded ? YIELDED : heldMs - (this.#options.long?.delayMs() ?? 0);
     if (work.tenantId !== null) this.#long.ended(work.share, statement?.text, ownMs);
     this.#queue.end(ticket, heldMs);
+    if (areOthersActive(owner)) this.#options.long?.givingWay.ran(owner, name, heldMs, now);
     work.statementMs += statementMs;
     if (work.tenantId !== null) this.#options.onStatements(work.tenantId, statementMs);
     connection.deadlineAt = 0;
