@@ -37,13 +37,13 @@ describe('owners that have had more than the others, while slots are admitted in
     admitted = 0.5;
     giving.ran('heavy', 'heavy', 10, 1_000);
     giving.ran('light', 'light', 10, 1_000);
-    expect([restOf('heavy', 1_000), restOf('light', 1_000)]).toEqual([20, 0]);
+    expect([restOf('heavy', 1_000), restOf('light', 1_000)]).toEqual([10, 0]);
     admitted = 0;
     giving.ran('heavy', 'heavy', 10, 2_000);
-    expect(restOf('heavy', 2_000)).toBe(40);
+    expect(restOf('heavy', 2_000)).toBe(20);
     // The rests of what ran at the same time come one after the other.
     giving.ran('heavy', 'heavy', 10, 2_000);
-    expect(restOf('heavy', 2_000)).toBe(80);
+    expect(restOf('heavy', 2_000)).toBe(40);
     // An owner's long and short work rest apart.
     expect(restOf('long heavy', 2_000)).toBe(0);
     giving.add('light', 5);
@@ -74,16 +74,18 @@ describe('owners that have had more than the others, while slots are admitted in
     givingWay.add('heavy', 10_000);
     givingWay.add('light', 1);
     const pool = new Pool({
-      ...{
-        name: 'test',
-        url: database.url,
-        max: 2,
-        timeoutMs: 10_000,
-        connectTimeoutMs: 3_000,
-        shareWaitingMax: 10,
-        log,
-      },
-      ...{ hasProcess: false, session: {}, limitTemporary: async () => {}, cancel: async () => {}, onStatements() {} },
+      name: 'test',
+      url: database.url,
+      max: 2,
+      timeoutMs: 10_000,
+      connectTimeoutMs: 3_000,
+      shareWaitingMax: 10,
+      hasProcess: false,
+      session: {},
+      limitTemporary: async () => {},
+      cancel: async () => {},
+      onStatements() {},
+      log,
       long: { admitted: () => 0, delayMs: () => 0, givingWay, work: new LongWork(1, 1) },
     });
     const order: string[] = [];
