@@ -91,7 +91,7 @@ async function suspend(app: App, slug: string, deletion: string): Promise<string
   return found.id;
 }
 
-/** Tenants are as they were before deletions that nobody carries out any more. Resolves to their number. */
+/** Makes tenants active again whose deletion no process is carrying out any more. Resolves to their number. */
 export async function restoreLeft(app: App): Promise<number> {
   const live = await liveProcesses(app);
   const own = [app.db.id];

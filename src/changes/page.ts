@@ -118,8 +118,7 @@ export class PageReader {
     for (let growth = 1; ; growth *= STEP_GROWTH) {
       // One more than the page has room for tells whether more follows.
       const missing = this.size.entries + 1 - this.#entries.length;
-      const { bytes, atLeast } = await this.#scan.nextStep();
-      const step = { events: Math.min(stepEvents, missing * growth), bytes: Math.min(bytes, this.size.bytes), atLeast };
+      const step = { events: Math.min(stepEvents, missing * growth), ...(await this.#scan.nextStep(this.size.bytes)) };
       const { end, isFull, readTo } = await this.#step(reader, tenantId, position, until, step);
       // A page that a single large entry has filled needs no other one to be read.
       if (isFull || this.#bytes >= this.size.bytes) return end;

@@ -27,13 +27,13 @@ export class Scan {
   }
 
   /**
-   * What the next step may read. The first one is small. A call that reads on waits for its place first: a statement that comes to
+   * What the next step may read, `bytesMax` at most. The first one is small. A call that reads on waits for its place first: a statement that comes to
    * need one is cut off, with its connection.
    */
-  async nextStep(): Promise<Pick<StepSize, 'bytes' | 'atLeast'>> {
-    if (this.#bytes === 0) return { bytes: streamBytes, atLeast: 0 };
+  async nextStep(bytesMax: number = stepBytes): Promise<Pick<StepSize, 'bytes' | 'atLeast'>> {
+    if (this.#bytes === 0) return { bytes: Math.min(streamBytes, bytesMax), atLeast: 0 };
     await holdBytesWaiting(stepBytes);
-    return { bytes: stepBytes, atLeast: 1 };
+    return { bytes: Math.min(stepBytes, bytesMax), atLeast: 1 };
   }
 
   /** Whether the page ends here, however little it shows. */

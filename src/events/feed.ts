@@ -99,7 +99,7 @@ export interface FeedStep {
 }
 
 /** `start` is the tenant's first event in the span. */
-type StepRow = { start: number; found: number | null } & (StoredFeedEvent | { id: null });
+type StepRow = { start: number } & FittedRow;
 
 /** What one step reads at most. */
 export interface StepSize {
@@ -141,10 +141,9 @@ export async function readStep(
   const rows = await rowsByIndex<StepRow>(app, statement, received);
   const [first] = rows;
   if (first === undefined) return { events: [], readTo: null };
-  const events = rows.filter((row) => row.id !== null);
-  const isFull = events.length >= size.events || events.length < (first.found ?? 0);
-  const readTo = isFull ? (events.at(-1)?.seq ?? first.start - 1) : first.start + stepNumbers - 1;
-  return { events: events.map(toFeedEvent), readTo: !isFull && readTo >= until.last ? null : readTo };
+  const { events, hasMore } = fitted(rows, size);
+  const readTo = hasMore ? (events.at(-1)?.seq ?? first.start - 1) : first.start + stepNumbers - 1;
+  return { events, readTo: !hasMore && readTo >= until.last ? null : readTo };
 }
 
 /**
@@ -165,6 +164,15 @@ export function fitting(wanted: Sql, order: Sql, { bytes, atLeast }: StepSize): 
       where m.total <= ${bytes}::int or m.n <= ${atLeast}::int
     ) as f on true
     where m.total <= ${bytes}::int or m.n = 1`;
+}
+
+/** A row of `fitting`. */
+export type FittedRow = { found: number | null } & (StoredFeedEvent | { id: null });
+
+/** The events of the rows of `fitting`, and whether more may follow. */
+export function fitted(rows: readonly FittedRow[], size: StepSize): { events: FeedEvent[]; hasMore: boolean } {
+  const events = rows.filter((row) => row.id !== null).map(toFeedEvent);
+  return { events, hasMore: events.length >= size.events || events.length < (rows[0]?.found ?? 0) };
 }
 
 /** An event as stored, with the former values of an update. */

@@ -92,8 +92,7 @@ export async function readHistory(
   let hasMore = false;
   let bytes = 0;
   read: for (;;) {
-    const { bytes: stepBytes, atLeast } = await scan.nextStep();
-    const step = { events: limit + 1, bytes: Math.min(stepBytes, bytesMax), atLeast };
+    const step = { events: limit + 1, ...(await scan.nextStep(bytesMax)) };
     const { taken } = received;
     const { events, hasMore: areMoreStored } = await readVersions(app, record, { after }, step, received);
     reader.expect(events);

@@ -1,6 +1,6 @@
 // What a revert has to undo: the records that were changed in a span, newest first, with how each was before it and how it is now.
-// Versions tell whether somebody else has changed a record since: they rise by one with each change. Where they do not fit, its events
-// are counted: the values of a retyped field are converted in new versions, which are nobody's changes. Events are found without
+// Versions tell whether somebody else has changed a record since: they rise by one with each change. Retyping a
+// field raises them too, without an event, so where they do not match, the record's events are counted. Events are found without
 // their values first, and kept as text, which takes a tenth of the memory; values are read for few records at a time.
 // Failures: 400 for a span with too many records. Contract: history#revert.
 import type { TenantCaller } from '../access/caller.ts';

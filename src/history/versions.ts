@@ -9,12 +9,12 @@ import { Scan } from '../changes/scan.ts';
 import {
   type FeedEvent,
   type FeedPosition,
+  type FittedRow,
+  fitted,
   fitting,
   isSeen,
   rowsByIndex,
   type StepSize,
-  type StoredFeedEvent,
-  toFeedEvent,
 } from '../events/feed.ts';
 import { VERSIONS_ALIKE } from '../events/record-indexes.ts';
 import { receivedBudget } from '../http/bounded-response.ts';
@@ -61,9 +61,7 @@ export async function readVersions(
   size: StepSize,
   received: ByteBudget,
 ): Promise<{ events: FeedEvent[]; hasMore: boolean }> {
-  const rows = await rowsByIndex<VersionRow>(app, versionsQuery(record, wanted, size), received);
-  const events = eventsOf(rows);
-  return { events, hasMore: events.length >= size.events || events.length < (rows[0]?.found ?? 0) };
+  return fitted(await rowsByIndex<FittedRow>(app, versionsQuery(record, wanted, size), received), size);
 }
 
 /** The next event of a record. */
@@ -89,13 +87,8 @@ export async function readVersionIn(
   record: RecordOfEvents,
   wanted: VersionsWanted,
 ): Promise<FeedEvent | undefined> {
-  return eventsOf(await tx.rows<VersionRow>(versionsQuery(record, wanted, { events: 1, bytes: 1, atLeast: 1 })))[0];
-}
-
-type VersionRow = { found: number } & (StoredFeedEvent | { id: null });
-
-function eventsOf(rows: readonly VersionRow[]): FeedEvent[] {
-  return rows.filter((row) => row.id !== null).map(toFeedEvent);
+  const size: StepSize = { events: 1, bytes: 1, atLeast: 1 };
+  return fitted(await tx.rows<FittedRow>(versionsQuery(record, wanted, size)), size).events[0];
 }
 
 function versionsQuery(

@@ -1,7 +1,7 @@
 // How owners that have had more time on a shared resource than the others give way while its slots are admitted in part. The more an
-// owner has had, the fewer slots it may hold. One that has had most of the time also rests after what it ran: a single slot that is
-// never idle takes a processor all by itself. Among many that have had about the same, nobody rests: a quiet one, whose
-// statements take long because of the others, might be taken for one of them.
+// owner has had, the fewer slots it may hold. One that has had most of the time also rests after each ticket, since a single slot that
+// is never idle keeps a processor busy. While several owners have had about the same time, none rests: a quiet owner's
+// statements take long because of the others, so that it could be mistaken for a busy one.
 // Without a clock; times are milliseconds. Contract: neighbours#fair-shares.
 import { SERVICE_SHARE } from './fair-share.ts';
 import { TimeHad } from './time-had.ts';
