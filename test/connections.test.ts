@@ -8,16 +8,16 @@ const HOMES = 4;
 const MANY_TENANTS = 100;
 const WISH: Wish = { home: 0, tenantId: 'tenant' };
 
-/** A connection that knows many tenants, but not the one that asks. */
-const served = (): Connection => {
+/** A connection that knows some tenants, but not the one that asks. */
+const served = (tenants: number): Connection => {
   const serverCache = new ServerCache({ hasProcess: true });
-  for (let n = 0; n < MANY_TENANTS; n++) serverCache.addTenant(`tenant ${n}`);
+  for (let n = 0; n < tenants; n++) serverCache.addTenant(`tenant ${n}`);
   return { lentAt: 0, serverCache } as Connection;
 };
 
 function openConnections(): { connections: Connections; home: Connection } {
   const connections = new Connections(HOMES, HOMES);
-  const all = Array.from({ length: HOMES }, served);
+  const all = Array.from({ length: HOMES }, () => served(MANY_TENANTS));
   for (const connection of all) connections.add(connection, 0);
   for (const connection of all) connections.release(connection, 0);
   return { connections, home: all[0] as Connection };
@@ -59,5 +59,21 @@ describe('the connection that suits a tenant', () => {
     const { connections, home } = openConnections();
     for (let i = 0; i < 200; i++) callMany(connections, i % 4 === 0 ? 4_000 : 2, 1);
     expect(passedOverAfter(connections, home)).toBe(25);
+  });
+
+  test('is one that has prepared the call’s statement, before its home, and one that knows it, before one that knows few', () => {
+    const connections = new Connections(HOMES, HOMES);
+    const all = Array.from({ length: HOMES }, (_, slot) => served(slot));
+    for (const connection of all) connections.add(connection, 0);
+    for (const connection of all) connections.release(connection, 0);
+    const [home, , knowsTenant, knowsStatement] = all as [Connection, Connection, Connection, Connection];
+    expect(connections.suited(WISH, 0, 1)).toBe(home);
+    knowsTenant.serverCache.addTenant('tenant');
+    expect(connections.suited(WISH, 0, 1)).toBe(knowsTenant);
+    knowsStatement.serverCache.addStatement('select 1');
+    expect(connections.suited({ ...WISH, text: 'select 1' }, 0, 1)).toBe(knowsStatement);
+    expect(connections.suited({ ...WISH, text: 'select 2' }, 0, 1)).toBe(knowsTenant);
+    home.serverCache.addStatement('select 1');
+    expect(connections.suited({ ...WISH, text: 'select 1' }, 0, 1)).toBe(home);
   });
 });

@@ -2,10 +2,11 @@
 // real server if one is installed; the connections of the embedded database share one session, which stays as it is.
 // Contract: neighbours#many-tenants.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-
+import type { Entity } from '../src/entities/field.ts';
+import { isCurrent } from '../src/records/write/statements.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
-import { plannedOnce, type Queries, raw, type Sql, sql } from '../src/runtime/sql.ts';
+import { compile, plannedOnce, type Queries, raw, type Sql, sql } from '../src/runtime/sql.ts';
 import { type AnyPostgres, anyPostgres } from './support/any-postgres.ts';
 
 const log = createLog({ level: 'error' });
@@ -52,6 +53,13 @@ test('a statement that says so is planned once for any values, another one for i
   if (server === undefined) return;
   expect(await plans('select id as once from planned%')).toMatchObject({ custom: 0, generic: 3 });
   expect(await plans('select id from planned%')).toMatchObject({ custom: 3, generic: 0 });
+});
+
+test('a definition that has changed leaves the statements of its writes as they were', () => {
+  const entity = { id: '0198c0de-0000-7000-8000-000000000001', schema: 't', version: 1 } as Entity;
+  const [before, after] = [entity, { ...entity, version: 2 }].map((version) => compile(isCurrent(version)));
+  expect(after?.text).toBe(before?.text as string);
+  expect([before?.parameters, after?.parameters]).toEqual([['1'], ['2']]);
 });
 
 test.each([

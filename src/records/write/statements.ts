@@ -216,16 +216,19 @@ export function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 
     : sql`${column} = any(${[...values]}::${raw(`${type}[]`)})`;
 }
 
-/** Whether the definition still has the version that the change was made for. */
+/**
+ * Whether the definition still has the version that the change was made for. The version is bound, so that a changed definition
+ * leaves the statements prepared.
+ */
 export function isCurrent(entity: Entity): Sql {
   const { id, schema, version } = entity;
-  return cachedPart(
+  const found = cachedPart(
     entity,
     'current',
     () => sql`exists (
-    select from ${identifier(schema, 'entity_definitions')} as d
-    where d.id = ${literal(id)}::uuid and d.version = ${literal(String(version))}::bigint)`,
+    select from ${identifier(schema, 'entity_definitions')} as d where d.id = ${literal(id)}::uuid and d.version = `,
   );
+  return sql`${found}${String(version)}::bigint)`;
 }
 
 /** Key-share locks keep a target from being deleted until the change that points at it is committed. */

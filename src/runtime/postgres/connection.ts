@@ -138,7 +138,7 @@ export class Connection {
     if (budget !== undefined) this.#onReceived = (bytes) => this.#spend(budget, bytes);
     const rows: Rows = [];
     const start = () => this.#sql.unsafe(text, parameters as never[], options).forEach((row) => void rows.push(row));
-    const running = this.#await(start, isKept ? text.length : 0).then(() => rows);
+    const running = this.#await(start, text).then(() => rows);
     return this.#onStatement === undefined ? running : this.#observed(this.#onStatement, text, running);
   }
 
@@ -221,7 +221,7 @@ export class Connection {
   }
 
   /** Starts a query, unless the connection is broken, and waits for its end. */
-  async #await(start: () => unknown, keptText = 0): Promise<void> {
+  async #await(start: () => unknown, text = ''): Promise<void> {
     if (this.broken) throw connectionLost();
     const running = start() as Running;
     const startedAt = performance.now();
@@ -234,7 +234,7 @@ export class Connection {
       throw callerError(error);
     } finally {
       // One that failed is kept too.
-      if (running.prepare && !running.prepared) this.serverCache.addStatement(keptText);
+      if (running.prepare && !running.prepared) this.serverCache.addStatement(text);
       this.#current = undefined;
       this.busyMs += performance.now() - startedAt;
       this.#onReceived = undefined;

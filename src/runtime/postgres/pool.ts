@@ -64,7 +64,7 @@ export class Pool {
    */
   async lease<T>(call: (lease: Lease) => Promise<T>, statement?: Statement): Promise<T> {
     const work = currentWork();
-    const wish = this.#connections.wishOf(work);
+    const wish = this.#connections.wishOf(work, statement?.text);
     if (!isStrangers(work.share)) return this.#lease(work, wish, call, statement);
     const leave = await this.#strangers.enter(work);
     try {

@@ -14,7 +14,7 @@ const SHARED_STATEMENTS_MAX = 40;
 
 export class ServerCache {
   readonly #statementsMax: number;
-  #statements = 0;
+  readonly #statements = new Set<string>();
   #characters = 0;
   readonly #tenants = new Set<string>();
 
@@ -23,14 +23,18 @@ export class ServerCache {
   }
 
   get isFull(): boolean {
-    const hasManyStatements = this.#statements >= this.#statementsMax || this.#characters >= TEXT_MAX;
+    const hasManyStatements = this.#statements.size >= this.#statementsMax || this.#characters >= TEXT_MAX;
     return hasManyStatements || this.#tenants.size >= TENANTS_MAX;
   }
 
-  /** Notes a statement that the server has prepared, with its characters. */
-  addStatement(characters: number): void {
-    this.#statements++;
-    this.#characters += characters;
+  /** Notes a statement that the server has prepared. */
+  addStatement(text: string): void {
+    this.#statements.add(text);
+    this.#characters += text.length;
+  }
+
+  hasStatement(text: string): boolean {
+    return this.#statements.has(text);
   }
 
   /** Notes for whom the connection is lent; null is no tenant. */
