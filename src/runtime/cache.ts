@@ -1,6 +1,6 @@
-// An LRU cache of loaded values, bounded by their number and, if they vary in size, by their bytes. `drop` invalidates an entry when a change is published; while
-// invalidations cannot arrive, entries expire after LIMITS.cacheStaleMs, so a revoked right is refused within
-// a second. Concurrent loads of a key are shared.
+// An LRU cache of loaded values, bounded by their number and, if they vary in size, by their bytes. `drop` invalidates an entry when
+// a change is published, `renew` replaces it without making anybody wait; while invalidations cannot arrive, entries expire after
+// LIMITS.cacheStaleMs, so a revoked right is refused within a second. Concurrent loads of a key are shared.
 import { LIMITS } from '../limits.ts';
 import { withoutSignal } from './work.ts';
 
@@ -9,6 +9,11 @@ interface Entry<V> {
   loading: Promise<V> | undefined;
   at: number;
   bytes: number;
+  /** Whether it was asked for after it was loaded. */
+  isUsed: boolean;
+  /** How often it has changed since it was loaded, and the load that replaces it. */
+  changes: number;
+  renewal: Promise<void> | undefined;
 }
 
 /** How large the values of a cache are, and may be together. The one used last is kept, however large it is. */
@@ -37,6 +42,7 @@ export class Cache<V> {
   get(key: string, load: () => Promise<V>): V | Promise<V> {
     const entry = this.#entries.get(key);
     if (entry !== undefined && this.#isFresh(entry)) {
+      entry.isUsed = true;
       if (entry.value === undefined) return entry.loading as Promise<V>;
       this.#entries.delete(key);
       this.#entries.set(key, entry);
@@ -51,6 +57,37 @@ export class Cache<V> {
     return entry !== undefined && this.#isFresh(entry) ? entry.value : undefined;
   }
 
+  /**
+   * Loads a value again, and resolves when it is there. Meanwhile the one before is returned, LIMITS.cacheStaleMs at most. One that
+   * nobody has asked for since it was loaded is dropped, as is one whose load fails: the next call meets the failure.
+   */
+  async renew(key: string, load: () => Promise<V>): Promise<void> {
+    const entry = this.#entries.get(key);
+    if (entry?.value === undefined || !entry.isUsed || !this.#isFresh(entry)) return this.drop(key);
+    entry.changes++;
+    if (entry.renewal === undefined) {
+      entry.at = performance.now();
+      entry.renewal = this.#renew(key, entry, load);
+    }
+    await entry.renewal;
+  }
+
+  async #renew(key: string, entry: Entry<V>, load: () => Promise<V>): Promise<void> {
+    const isCurrent = (): boolean => this.#entries.get(key) === entry;
+    let value: V | undefined;
+    // What has changed again during a load may not be in it.
+    for (let changes = 0; changes !== entry.changes && isCurrent(); ) {
+      changes = entry.changes;
+      value = await withoutSignal(load).catch(() => undefined);
+    }
+    if (!isCurrent()) return;
+    this.drop(key);
+    if (value === undefined) return;
+    const renewed = { ...newEntry<V>(), value };
+    this.#entries.set(key, renewed);
+    this.#weigh(key, renewed, value);
+  }
+
   drop(key: string): void {
     this.#bytes -= this.#entries.get(key)?.bytes ?? 0;
     this.#entries.delete(key);
@@ -62,12 +99,13 @@ export class Cache<V> {
   }
 
   #isFresh(entry: Entry<V>): boolean {
-    return this.isConnected() || performance.now() - entry.at < LIMITS.cacheStaleMs;
+    const isCurrent = this.isConnected() && entry.renewal === undefined;
+    return isCurrent || performance.now() - entry.at < LIMITS.cacheStaleMs;
   }
 
   /** A value whose entry was dropped during the load is returned but not cached. */
   #load(key: string, load: () => Promise<V>): Promise<V> {
-    const entry: Entry<V> = { value: undefined, loading: undefined, at: performance.now(), bytes: 0 };
+    const entry = newEntry<V>();
     const remove = (): void => {
       if (this.#entries.get(key) === entry) this.drop(key);
     };
@@ -109,3 +147,13 @@ export class Cache<V> {
     }
   }
 }
+
+const newEntry = <V>(): Entry<V> => ({
+  value: undefined,
+  loading: undefined,
+  at: performance.now(),
+  bytes: 0,
+  isUsed: false,
+  changes: 0,
+  renewal: undefined,
+});

@@ -27,7 +27,7 @@ export type Topic =
   | 'origin'
   | 'webhook';
 /** `tenantId` is the tenant of `credential` and `bot`. */
-type Listener = (keys: readonly string[] | null, tenantId: string | null) => void;
+type Listener = (keys: readonly string[] | null, tenantId: string | null) => void | Promise<void>;
 
 const CHANNEL = 'changes';
 /** Keys of one message: a change may end tens of thousands of credentials. */
@@ -48,7 +48,7 @@ export class Invalidations {
   static async open(broker: Broker, log: Log, shared: Queries | null): Promise<Invalidations> {
     const invalidations = new Invalidations(broker, log);
     const onMissed = (): void => {
-      for (const topic of invalidations.#listeners.keys()) invalidations.#notify(topic, null, null);
+      for (const topic of invalidations.#listeners.keys()) void invalidations.#notify(topic, null, null);
     };
     broker.onReset(onMissed);
     await broker.subscribe(CHANNEL, (message) => invalidations.#receive(message));
@@ -79,17 +79,24 @@ export class Invalidations {
     for (const topic of ['user', 'session'] as const) this.on(topic, (keys) => all(keys && tenantsIn(keys)));
   }
 
-  /** A cache of at most `max` entries, and of so many bytes, each dropped when its key is published on the topic. */
-  cache<V>(topic: Topic, max: number, sizes?: CachedBytes<V>): Cache<V> {
+  /**
+   * A cache of at most `max` entries, and of so many bytes, each dropped when its key is published on the topic, or, with `load`,
+   * loaded again while the value before is still returned.
+   */
+  cache<V>(topic: Topic, max: number, sizes?: CachedBytes<V>, load?: (key: string) => Promise<V>): Cache<V> {
     const cache = new Cache<V>(max, () => this.broker.connected(), sizes);
-    this.on(topic, (keys) => {
+    this.on(topic, async (keys) => {
       if (keys === null) cache.clear();
+      else if (load !== undefined) await Promise.all(keys.map((key) => cache.renew(key, () => load(key))));
       else for (const key of keys) cache.drop(key);
     });
     return cache;
   }
 
-  /** Notifies this process now and the others through the broker. Never rejects: the change itself is committed. */
+  /**
+   * Notifies this process now, and the others through the broker. Resolves when no value from before is returned here any more.
+   * Never rejects: the change itself is committed.
+   */
   async publish(topic: Topic, keys: string | readonly string[], tenantId: string | null = null): Promise<void> {
     const all = typeof keys === 'string' ? [keys] : keys;
     for (let at = 0; at < all.length; at += KEYS_PER_MESSAGE) {
@@ -99,7 +106,7 @@ export class Invalidations {
   }
 
   async #publish(topic: Topic, keys: readonly string[], tenantId: string | null): Promise<void> {
-    this.#notify(topic, keys, tenantId);
+    const notified = this.#notify(topic, keys, tenantId);
     const message = `${topic} ${keys.join()}${tenantId === null ? '' : ` ${tenantId}`}`;
     try {
       await within(PUBLISH_MS, this.broker.publish(CHANNEL, message));
@@ -107,15 +114,17 @@ export class Invalidations {
       this.log.warn('an invalidation could not be published; other processes drop all cached entries', { cause });
       await this.#missed?.count();
     }
+    await notified;
   }
 
   #receive(message: string): void {
     const [topic, keys, tenantId = null] = message.split(' ');
-    if (topic !== undefined && keys !== undefined) this.#notify(topic as Topic, keys.split(','), tenantId);
+    if (topic !== undefined && keys !== undefined) void this.#notify(topic as Topic, keys.split(','), tenantId);
   }
 
-  #notify(topic: Topic, keys: readonly string[] | null, tenantId: string | null): void {
-    for (const listener of this.#listeners.get(topic) ?? []) listener(keys, tenantId);
+  async #notify(topic: Topic, keys: readonly string[] | null, tenantId: string | null): Promise<void> {
+    const listeners = [...(this.#listeners.get(topic) ?? [])];
+    await Promise.all(listeners.map((listener) => listener(keys, tenantId)));
   }
 }
 
