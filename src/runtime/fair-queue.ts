@@ -162,7 +162,7 @@ export class FairQueue<T> {
       const ownMs = this.#own(costMs);
       share.used += ownMs - ticket.charged;
       learn(share, ownMs);
-      if (share !== this.#operators) this.#options.long?.givingWay?.add(share.owner, costMs);
+      if (share !== this.#operators) this.#options.long?.givingWay?.add(share.owner, costMs, ticket.isLong);
       share.running--;
       this.#running--;
       if (ticket.isLong) this.#endLong(ticket, costMs);

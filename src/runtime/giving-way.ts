@@ -22,6 +22,8 @@ const RESTS_KEPT = 64;
 
 export class GivingWay {
   readonly #had = new TimeHad(HALVED_BY_MS);
+  /** Without what ran long, such as the index of a tenant that does little else: its short calls keep their slots meanwhile. */
+  readonly #hadShort = new TimeHad(HALVED_BY_MS);
   /** When the rest of a share ends. */
   readonly #rests = new Map<string, number>();
 
@@ -29,14 +31,15 @@ export class GivingWay {
   constructor(private readonly admitted: () => number) {}
 
   /** Counts time that the owner has had. */
-  add(owner: string, ms: number): void {
+  add(owner: string, ms: number, isLong: boolean): void {
     this.#had.add(owner, ms);
+    if (!isLong) this.#hadShort.add(owner, ms);
   }
 
-  /** Of so many slots, how many the owner may hold: the more it has had than others, the fewer; one at least. */
+  /** Of so many slots, how many the owner may hold: the more it has had of short work than others, the fewer; one at least. */
   slotsOf(owner: string, slots: number): number {
     // What all tenants wait for gives way to none.
-    const weight = owner === SERVICE_SHARE ? 0 : this.#had.weightOf(owner);
+    const weight = owner === SERVICE_SHARE ? 0 : this.#hadShort.weightOf(owner);
     return weight > 1 ? Math.max(1, Math.round(slots * this.admitted() ** weight)) : slots;
   }
 
