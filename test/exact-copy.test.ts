@@ -16,12 +16,13 @@ import { addUser, signIn } from './support/people.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
 import { seededRandom } from './support/random.ts';
 import { type Client, clientOf, createTenant, type Json, startService, type TestTenant } from './support/service.ts';
+import { IS_EMBEDDED } from './support/sizes.ts';
 import { ROOT } from './support/source.ts';
 import { endAll } from './support/started.ts';
 import { until } from './support/streams.ts';
 
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
-const CHANGES = Number(process.env.COPY_CHANGES ?? 40);
+const CHANGES = Number(process.env.COPY_CHANGES ?? (IS_EMBEDDED ? 16 : 40));
 const EXAMPLES = join(ROOT, 'docs/examples');
 const DEALS = '/api/entities/deals/records';
 const FILTERS = 'amount > 9 AND NOT stage = lost';

@@ -20,6 +20,7 @@ import {
   type TestService,
   type TestTenant,
 } from './support/service.ts';
+import { IS_EMBEDDED, sized } from './support/sizes.ts';
 import { fastest, retryWhenDelayed } from './support/timing.ts';
 
 let service: TestService;
@@ -31,9 +32,7 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-/** The embedded database runs one transaction at a time. */
-const IS_EMBEDDED = process.env.DATABASE_URL === undefined;
-const ROWS = 600;
+const ROWS = sized(600);
 const WRITERS = 6;
 const BLOCKED_MS = 1_000;
 /** The time for which a field change waits for the definition lock, and for older writes. */

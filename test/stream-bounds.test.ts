@@ -9,6 +9,7 @@ import { closeAfterEach } from './support/connections.ts';
 import { fields, tenantWithEntities } from './support/entities.ts';
 import { rawStream } from './support/raw.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { sized } from './support/sizes.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
 import { connectEvents, until } from './support/streams.ts';
 
@@ -62,14 +63,14 @@ test('the events that wait for a tenant’s readers take at most 32 MiB; a clien
   const tenant = await newTenant();
   for (let i = 0; i < 8; i++) keep(await rawStream(service.url, tenant.slug, tenant.key)).socket.pause();
   const reading = keep(await connectEvents(service.url, tenant.slug, tenant.key));
-  const most = await mostWaiting(tenant, async () => ({ reading, count: await writeLarge(tenant, 60) }));
+  const most = await mostWaiting(tenant, async () => ({ reading, count: await writeLarge(tenant, sized(60)) }));
   // Events are handed out a few at a time before the room is looked at again.
   expect(most).toBeLessThan(LIMITS.events.waitingBytes + 8 * LIMITS.recordBytesMax);
 }, 120_000);
 
 test('pages of streams that replay, and read nothing, take at most 32 MiB; a stream that reads gets every event', async () => {
   const tenant = await newTenant();
-  const count = await writeLarge(tenant, 12);
+  const count = await writeLarge(tenant, sized(12, 2));
   const query = '?since=earliest';
   const stalled = await Promise.all(
     Array.from({ length: 20 }, async () => keep(await rawStream(service.url, tenant.slug, tenant.key, query))),
