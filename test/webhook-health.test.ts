@@ -193,7 +193,12 @@ describe('disabling', () => {
         await deliver(id, i + 1);
       }
       while ((await read(id)).is_active) await Bun.sleep(20);
-      const metrics = await logging.app.metrics.render();
+      // It is counted once the mail to the admins is on its way.
+      let metrics = await logging.app.metrics.render();
+      for (let i = 0; i < 100 && !metrics.includes('svc_webhook_disabled_total 1'); i++) {
+        await Bun.sleep(20);
+        metrics = await logging.app.metrics.render();
+      }
       const turns = logging.logged.map((line) => JSON.parse(line)).filter((line) => line.subscription === id);
       await logging.stop();
       expect(turns.map(({ level, msg }) => [level, msg])).toEqual([

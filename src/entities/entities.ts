@@ -185,8 +185,7 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
     return { id: entity.id, revoked: await revokeGrants(tx, tenant, resources) };
   });
-  await app.invalidations.publish('catalog', tenant.id);
-  await publishRevokedGrants(app, revoked);
+  await Promise.all([app.invalidations.publish('catalog', tenant.id), publishRevokedGrants(app, revoked)]);
   notifyCommitted(app, { tenantId: tenant.id, change: null });
   return id;
 }

@@ -104,8 +104,7 @@ export class ArrivingTenant {
     });
     clearInterval(this.#renewing);
     await announceTenant(app, { ...tenant, settings }, []);
-    await app.invalidations.publish('catalog', tenant.id);
-    await app.invalidations.publish('role', tenant.id);
+    await Promise.all([app.invalidations.publish('catalog', tenant.id), app.invalidations.publish('role', tenant.id)]);
     return { tenant: (await tenantById(app, tenant.id)) ?? tenant, apiKey: key };
   }
 

@@ -18,8 +18,7 @@ export async function disableSubscription(app: App, id: string, reason: string):
   if (tenant === null) return false;
   const row = await beginCounted(app, (tx) => disable(tx, tenant, id, reason));
   if (row === undefined) return false;
-  await app.invalidations.publish('catalog', tenant.id);
-  await app.invalidations.publish('webhook', tenant.id);
+  await Promise.all([app.invalidations.publish('catalog', tenant.id), app.invalidations.publish('webhook', tenant.id)]);
   notifyCommitted(app, { tenantId: tenant.id, change: null });
   app.log.warn('a webhook subscription was disabled', { tenant: tenant.slug, subscription: id, reason });
   await mailAdmins(app, tenant, row, reason);

@@ -78,6 +78,5 @@ export async function deleteWithDeliveries(app: App, tenant: Tenant, id: string,
 }
 
 async function publishChange(app: App, tenant: Tenant): Promise<void> {
-  await app.invalidations.publish('catalog', tenant.id);
-  await app.invalidations.publish('webhook', tenant.id);
+  await Promise.all([app.invalidations.publish('catalog', tenant.id), app.invalidations.publish('webhook', tenant.id)]);
 }
