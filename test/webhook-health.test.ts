@@ -14,6 +14,7 @@ import { HealthLog } from '../src/webhooks/dispatch/health.ts';
 import { findOverdue } from '../src/webhooks/dispatch/overdue.ts';
 import { ResultWriter } from '../src/webhooks/dispatch/results.ts';
 import { InFlightWindows } from '../src/webhooks/dispatch/window.ts';
+import { disableSubscription } from '../src/webhooks/subscriptions/disable.ts';
 import { ResponseStart } from '../src/webhooks/transport/response-start.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { deliveriesOf, SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
@@ -179,6 +180,16 @@ describe('disabling', () => {
 
   // The log and the metrics are those of the service's own process.
   if (process.env.SERVICE_RUNTIME !== 'deno') {
+    test('results from before a subscription was activated again do not disable it', async () => {
+      const { id } = await subscribe(tenant, receiver.url);
+      answerWith(500);
+      await deliver(id, 1);
+      expect(await disableSubscription(service.app, id, 'failed before', LIMITS.webhook.disabledAfterMs)).toBe(false);
+      expect((await read(id)).is_active).toBe(true);
+      expect(await disableSubscription(service.app, id, 'gone')).toBe(true);
+      expect((await read(id)).is_active).toBe(false);
+    });
+
     test('each turn is logged once and counted', async () => {
       const logging = await startService({
         WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32',

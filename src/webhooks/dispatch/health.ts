@@ -122,7 +122,8 @@ export class HealthLog {
       else this.#notedAt.set(id, Date.now());
       if (isFailing !== wasFailing) this.#onTurned(id, isFailing, error);
       const reason = isGone ? 'the receiver answered 410 Gone' : reasonAfter(isFailing ? failingMs : 0);
-      if (reason !== null && (await disableSubscription(this.app, id, reason))) this.#disabled++;
+      const failedForMs = isGone ? 0 : LIMITS.webhook.disabledAfterMs;
+      if (reason !== null && (await disableSubscription(this.app, id, reason, failedForMs))) this.#disabled++;
     }
   }
 

@@ -4,19 +4,22 @@
 import type { App } from '../../app.ts';
 import { appendEvent } from '../../events/outbox.ts';
 import { notifyCommitted } from '../../events/publication.ts';
-import { identifier, sql, type Tx } from '../../runtime/sql.ts';
+import { EMPTY, identifier, sql, type Tx } from '../../runtime/sql.ts';
 import { forTenant } from '../../runtime/work.ts';
 import { type Tenant, tenantById } from '../../tenants/tenants.ts';
 import { beginCounted } from '../../usage/tally.ts';
 import { type SubscriptionRow, subscriptionChange } from './write-subscription.ts';
 
-/** False when it was inactive already, or is gone. */
-export async function disableSubscription(app: App, id: string, reason: string): Promise<boolean> {
+/**
+ * False when it was inactive already, is gone, or has not failed for so many milliseconds any more: results from before somebody
+ * activated it again do not disable it.
+ */
+export async function disableSubscription(app: App, id: string, reason: string, failedForMs = 0): Promise<boolean> {
   const owner = await app.db.first<{ tenant_id: string }>(sql`
     select tenant_id from platform.webhook_subscriptions where id = ${id}::uuid and is_active`);
   const tenant = owner === undefined ? null : await tenantById(app, owner.tenant_id);
   if (tenant === null) return false;
-  const row = await beginCounted(app, (tx) => disable(tx, tenant, id, reason));
+  const row = await beginCounted(app, (tx) => disable(tx, tenant, id, reason, failedForMs));
   if (row === undefined) return false;
   await Promise.all([app.invalidations.publish('catalog', tenant.id), app.invalidations.publish('webhook', tenant.id)]);
   notifyCommitted(app, { tenantId: tenant.id, change: null });
@@ -25,13 +28,25 @@ export async function disableSubscription(app: App, id: string, reason: string):
   return true;
 }
 
-async function disable(tx: Tx, tenant: Tenant, id: string, reason: string): Promise<SubscriptionRow | undefined> {
+async function disable(
+  tx: Tx,
+  tenant: Tenant,
+  id: string,
+  reason: string,
+  failedForMs: number,
+): Promise<SubscriptionRow | undefined> {
+  const stillFails =
+    failedForMs === 0
+      ? EMPTY
+      : sql`and exists (
+          select from platform.webhook_health as h
+          where h.subscription_id = ${id}::uuid and h.failing_since <= now() - ${failedForMs}::bigint * interval '1 ms')`;
   const row = await tx.first<SubscriptionRow>(
     subscriptionChange(
       tenant,
       sql`
         update platform.webhook_subscriptions set is_active = false, disabled_reason = ${reason}, updated_at = now()
-        where id = ${id}::uuid and is_active`,
+        where id = ${id}::uuid and is_active ${stillFails}`,
     ),
   );
   if (row === undefined) return undefined;
