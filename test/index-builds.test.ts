@@ -3,13 +3,13 @@
 // runs one statement at a time, so that nothing can be older.
 // Contract: decisions#field-changes, neighbours#fair-shares.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import process from 'node:process';
 import postgres from 'postgres';
 import { completeIndexesOnce } from '../src/entities/index-completion.ts';
 import { LIMITS } from '../src/limits.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { IS_EMBEDDED } from './support/sizes.ts';
 
 let service: TestService;
 beforeAll(async () => {
@@ -17,7 +17,6 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-const IS_EMBEDDED = process.env.DATABASE_URL === undefined;
 const RECORDS = 20;
 const ITEMS = '/api/entities/items/records';
 const FIELDS = '/api/entities/items/fields';

@@ -205,11 +205,9 @@ describe('disabling', () => {
       }
       while ((await read(id)).is_active) await Bun.sleep(20);
       // It is counted once the mail to the admins is on its way.
-      let metrics = await logging.app.metrics.render();
-      for (let i = 0; i < 100 && !metrics.includes('svc_webhook_disabled_total 1'); i++) {
-        await Bun.sleep(20);
-        metrics = await logging.app.metrics.render();
-      }
+      const rendered = () => logging.app.metrics.render();
+      while (!(await rendered()).includes('svc_webhook_disabled_total 1')) await Bun.sleep(20);
+      const metrics = await rendered();
       const turns = logging.logged.map((line) => JSON.parse(line)).filter((line) => line.subscription === id);
       await logging.stop();
       expect(turns.map(({ level, msg }) => [level, msg])).toEqual([

@@ -27,8 +27,8 @@ export class Scan {
   }
 
   /**
-   * What the next step may read, `bytesMax` at most. The first one is small. A call that reads on waits for its place first: a statement that comes to
-   * need one is cut off, with its connection.
+   * What the next step may read, `bytesMax` at most. The first one is small. A call that reads on waits for its place first: a
+   * statement that comes to need one is cut off, with its connection.
    */
   async nextStep(bytesMax: number = stepBytes): Promise<Pick<StepSize, 'bytes' | 'atLeast'>> {
     if (this.#bytes === 0) return { bytes: Math.min(streamBytes, bytesMax), atLeast: 0 };

@@ -58,8 +58,8 @@ export class Cache<V> {
   }
 
   /**
-   * Loads a value again, and resolves when it is there. Meanwhile the one before is returned, LIMITS.cacheStaleMs at most. One that
-   * nobody has asked for since it was loaded is dropped, as is one whose load fails: the next call meets the failure.
+   * Loads a value again, and resolves when it is there. Meanwhile the one before is returned, LIMITS.cacheStaleMs at most. A value
+   * that nobody has used since it was loaded is dropped instead. So is one whose load fails: the next call loads it and gets the error.
    */
   async renew(key: string, load: () => Promise<V>): Promise<void> {
     const entry = this.#entries.get(key);

@@ -1,7 +1,7 @@
 // Cache invalidation across processes: a change to a tenant, credential, role or definition is
 // published by topic and keys, and every process drops its cached copy of these alone, or loads it again, so that a tenant that
-// changes itself without end costs others nothing. After an outage of the broker, or when a process could not publish, listeners get null: any
-// key of the topic may have changed. Without a broker, a cache is stale for LIMITS.cacheStaleMs at most.
+// changes itself without end costs others nothing. After an outage of the broker, or when a process could not publish, listeners
+// get null: any key of the topic may have changed. Without a broker, a cache is stale for LIMITS.cacheStaleMs at most.
 import type { Broker } from './broker/broker.ts';
 import { Cache, type CachedBytes } from './cache.ts';
 import { giveWay } from './event-loop.ts';

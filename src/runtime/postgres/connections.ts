@@ -2,8 +2,8 @@
 // serves, about half a megabyte with the plans, and a tenant that is new to it costs several milliseconds of CPU. So each
 // share has a home: the slot that its name hashes to, and the next ones for what it runs at once. A connection that has
 // been lent for long is passed over. A connection that knows few tenants, or knows this one, suits too: it costs little. One that has
-// prepared the very statement suits better than the home: elsewhere it takes 3 to 8 ms of CPU, ten times that on a busy machine, and
-// a definition that has changed has new statements. Connections that share one session suit everybody. Times are milliseconds.
+// prepared the very statement suits better than the home: elsewhere it takes 3 to 8 ms of CPU, ten times that on a busy machine.
+// Connections that share one session suit everybody. Times are milliseconds.
 import type { Work } from '../work.ts';
 import type { Connection } from './connection.ts';
 

@@ -4,11 +4,11 @@
 import type { App } from '../../app.ts';
 import { appendEvent } from '../../events/outbox.ts';
 import { notifyCommitted } from '../../events/publication.ts';
-import { EMPTY, identifier, sql, type Tx } from '../../runtime/sql.ts';
+import { identifier, sql, type Tx } from '../../runtime/sql.ts';
 import { forTenant } from '../../runtime/work.ts';
 import { type Tenant, tenantById } from '../../tenants/tenants.ts';
 import { beginCounted } from '../../usage/tally.ts';
-import { type SubscriptionRow, subscriptionChange } from './write-subscription.ts';
+import { publishChange, type SubscriptionRow, subscriptionChange } from './write-subscription.ts';
 
 /**
  * False when it was inactive already, is gone, or has not failed for so many milliseconds any more: results from before somebody
@@ -21,7 +21,7 @@ export async function disableSubscription(app: App, id: string, reason: string, 
   if (tenant === null) return false;
   const row = await beginCounted(app, (tx) => disable(tx, tenant, id, reason, failedForMs));
   if (row === undefined) return false;
-  await Promise.all([app.invalidations.publish('catalog', tenant.id), app.invalidations.publish('webhook', tenant.id)]);
+  await publishChange(app, tenant);
   notifyCommitted(app, { tenantId: tenant.id, change: null });
   app.log.warn('a webhook subscription was disabled', { tenant: tenant.slug, subscription: id, reason });
   await mailAdmins(app, tenant, row, reason);
@@ -35,18 +35,14 @@ async function disable(
   reason: string,
   failedForMs: number,
 ): Promise<SubscriptionRow | undefined> {
-  const stillFails =
-    failedForMs === 0
-      ? EMPTY
-      : sql`and exists (
-          select from platform.webhook_health as h
-          where h.subscription_id = ${id}::uuid and h.failing_since <= now() - ${failedForMs}::bigint * interval '1 ms')`;
   const row = await tx.first<SubscriptionRow>(
     subscriptionChange(
       tenant,
       sql`
         update platform.webhook_subscriptions set is_active = false, disabled_reason = ${reason}, updated_at = now()
-        where id = ${id}::uuid and is_active ${stillFails}`,
+        where id = ${id}::uuid and is_active and (${failedForMs}::bigint = 0 or exists (
+          select from platform.webhook_health as h
+          where h.subscription_id = ${id}::uuid and h.failing_since <= now() - ${failedForMs}::bigint * interval '1 ms'))`,
     ),
   );
   if (row === undefined) return undefined;

@@ -77,6 +77,7 @@ export async function deleteWithDeliveries(app: App, tenant: Tenant, id: string,
   await publishChange(app, tenant);
 }
 
-async function publishChange(app: App, tenant: Tenant): Promise<void> {
+/** Announces that subscriptions of the tenant have changed. */
+export async function publishChange(app: App, tenant: Tenant): Promise<void> {
   await Promise.all([app.invalidations.publish('catalog', tenant.id), app.invalidations.publish('webhook', tenant.id)]);
 }
