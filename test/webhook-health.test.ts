@@ -174,7 +174,8 @@ describe('disabling', () => {
     while ((await read(id)).is_active) await Bun.sleep(20);
     expect((await read(id)).disabled_reason).toBe('every attempt has failed for 5 days');
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
-    await settledDeliveries(tenant, id, 3);
+    await tenant.post(RECORDS, { title: 'after it was activated' });
+    await settledDeliveries(tenant, id, 4);
     expect(await read(id)).toMatchObject({ is_active: true, health: { state: 'failing' } });
   });
 
@@ -188,6 +189,30 @@ describe('disabling', () => {
       expect((await read(id)).is_active).toBe(true);
       expect(await disableSubscription(service.app, id, 'gone')).toBe(true);
       expect((await read(id)).is_active).toBe(false);
+    });
+
+    test('a failure counts from the moment that a subscription is activated again', async () => {
+      const { id } = await subscribe(tenant, receiver.url);
+      answerWith(500);
+      await deliver(id, 1);
+      expect(await disableSubscription(service.app, id, 'for the test')).toBe(true);
+      const failingSince = async (): Promise<Json> =>
+        (
+          await service.app.db.first<Json>(sql`
+            select failing_since from platform.webhook_health where subscription_id = ${id}::uuid`)
+        ).failing_since;
+      expect(await failingSince()).not.toBeNull();
+      // The change is committed when it is announced.
+      const { invalidations } = service.app;
+      const { publish } = invalidations;
+      let announced: Json;
+      invalidations.publish = async (...given: Parameters<typeof publish>) => {
+        announced ??= await failingSince();
+        return publish.apply(invalidations, given);
+      };
+      const activated = await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
+      invalidations.publish = publish;
+      expect([activated.status, announced]).toEqual([200, null]);
     });
 
     test('each turn is logged once and counted', async () => {

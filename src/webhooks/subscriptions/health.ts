@@ -6,7 +6,7 @@ import type { App } from '../../app.ts';
 import { nullable, oneOf, Timestamp } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
-import { sql } from '../../runtime/sql.ts';
+import { sql, type Tx } from '../../runtime/sql.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
 import { type Audience, Judge } from '../audience.ts';
 import { isDayUsedUp } from '../dispatch/delivery-quota.ts';
@@ -36,9 +36,9 @@ export type Health = Static<typeof Health>;
 /** A subscription whose health is wanted. */
 type Watched = Audience & { id: string; entity_id: string; is_active: boolean };
 
-/** A subscription that is activated again has not failed yet. */
-export async function forgetFailures(app: App, id: string): Promise<void> {
-  await app.db.rows(sql`
+/** A subscription that is activated again has not failed yet. In the transaction that activates it, so that every later failure counts. */
+export async function forgetFailures(tx: Tx, id: string): Promise<void> {
+  await tx.rows(sql`
     update platform.webhook_health set failing_since = null where subscription_id = ${id}::uuid`);
 }
 

@@ -152,9 +152,9 @@ export async function updateSubscription(
       update platform.webhook_subscriptions set ${join(sets, ', ')}
       where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
     entity === null,
+    is_active === true && !before.is_active ? (tx) => forgetFailures(tx, id) : undefined,
   );
   if (row === undefined) throw notFound('subscription');
-  if (row.is_active && !before.is_active) await forgetFailures(app, id);
   return withState(app, caller, row);
 }
 

@@ -7,7 +7,7 @@ import { conflict } from '../../errors.ts';
 import { deleteDeliveries } from '../../events/deletion.ts';
 import { EVERY_ENTITY } from '../../events/entity-change.ts';
 import type { RecordEventType } from '../../events/event.ts';
-import { identifier, type Sql, sql } from '../../runtime/sql.ts';
+import { identifier, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
 import type { Include } from '../content.ts';
 
@@ -46,17 +46,20 @@ export function subscriptionChange({ schema }: Tenant, statement: Sql): Sql {
     select ${COLUMNS} from changed`;
 }
 
-/** Runs the statement; undefined when it changed nothing. */
+/** Runs the statement, and what belongs to it in the same transaction; undefined when it changed nothing. */
 export async function writeSubscription(
   app: App,
   tenant: Tenant,
   statement: Sql,
   isOfAll: boolean,
+  further: (tx: Tx) => Promise<void> = async () => {},
 ): Promise<SubscriptionRow | undefined> {
   const written = app.db.begin(async (tx) => {
     // An entity that is being created counts as well.
     if (isOfAll) await lockDefinitions(tx, tenant.schema);
-    return tx.first<SubscriptionRow>(subscriptionChange(tenant, statement));
+    const row = await tx.first<SubscriptionRow>(subscriptionChange(tenant, statement));
+    await further(tx);
+    return row;
   });
   const row = await written.catch((error: { constraint_name?: unknown }) => {
     if (error.constraint_name !== 'webhook_subscriptions_key') throw error;
