@@ -135,7 +135,8 @@ export class SseChannel implements Reader {
   fail(code: keyof typeof MESSAGES): void {
     if (this.#state !== 'open') return;
     this.#options.onSlowReader?.();
-    this.#dropUnsent();
+    // An event of which a part has been sent is sent to its end.
+    this.#drop({ keptEvents: this.#rest === undefined ? 0 : 1 });
     this.#push(sseFrame('error', { type: 'error', code, message: MESSAGES[code] }));
     this.#close(FAIL_GRACE_MS);
     this.#release();
@@ -200,14 +201,13 @@ export class SseChannel implements Reader {
     this.#makeRoom?.();
   }
 
-  /** All but an event of which a part has been sent. */
-  #dropUnsent(): void {
-    const sending = this.#rest === undefined ? undefined : this.#queue[0];
-    if (sending !== undefined) this.#options.waiting.hold(sending);
-    while (this.#queue.length > 0) this.#shift();
-    if (sending === undefined) return;
-    this.#push(sending);
-    this.#options.waiting.release(sending);
+  /** Drops what is queued, in one go: thousands of events of hundreds of connections may be dropped in the same turn. */
+  #drop({ keptEvents }: { keptEvents: number }): void {
+    for (const frame of this.#queue.splice(keptEvents)) {
+      this.#waitingBytes -= frame.size;
+      this.#options.waiting.release(frame);
+    }
+    this.#makeRoom?.();
   }
 
   /** The next numbered events of the queue, or a part of a large one. */
@@ -253,8 +253,7 @@ export class SseChannel implements Reader {
   #finish(): void {
     if (this.#state === 'ended') return;
     this.#state = 'ended';
-    this.#makeRoom?.();
-    while (this.#queue.length > 0) this.#shift();
+    this.#drop({ keptEvents: 0 });
     this.#rest = undefined;
     clearTimeout(this.#idle);
     clearTimeout(this.#grace);

@@ -4,6 +4,7 @@
 // Contract: neighbours#fair-shares, decisions#sse.
 import { setTimeout as delay } from 'node:timers/promises';
 import { LIMITS } from '../limits.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 
 /** A piece of an event that several queues may hold. */
 export interface SharedBytes {
@@ -54,8 +55,9 @@ export class WaitingBytes {
     for (let i = 0; i < CHECKS && this.total > MAX; i++) await delay(CHECK_MS);
     if (this.total <= MAX) return;
     for (const reader of [...this.readers].sort((a, b) => b.waitingBytes - a.waitingBytes)) {
-      reader.cut();
+      await giveWay();
       if (this.total <= MAX) return;
+      reader.cut();
     }
   }
 }
