@@ -1,8 +1,8 @@
 // The collection of garbage while calls move large records: it does not go on stopping the event loop for long.
 // Contract: neighbours#fair-shares.
-import { expect, test } from 'bun:test';
-import { collectsGarbage, keepGarbageSmall } from '../src/runtime/garbage.ts';
-import { forTenant } from '../src/runtime/work.ts';
+import { beforeAll, expect, test } from 'bun:test';
+import { SmallGarbage } from '../src/runtime/garbage.ts';
+import { areOthersActive, currentWork, forTenant } from '../src/runtime/work.ts';
 import { asTenant } from './support/work.ts';
 
 const MIB = 1_048_576;
@@ -14,13 +14,18 @@ function work(ms: number): void {
   while (process.threadCpuUsage().user - startedAt < ms * 1_000);
 }
 
+// Tenants of tests before, in the same process.
+beforeAll(async () => {
+  while (areOthersActive(currentWork().share)) await Bun.sleep(20);
+});
+
 test('a collection that only waited for a core is no reason to collect beside the event loop', async () => {
   const collections: string[] = [];
-  collectsGarbage((which) => {
+  const garbage = new SmallGarbage((which) => {
     if (which !== 'new') collections.push(which);
     if (which === 'all') Bun.sleepSync(LONG_MS);
   });
-  const end = keepGarbageSmall();
+  const end = garbage.keep();
   const held: Buffer[] = [];
   while (collections.length < 2) {
     held.push(Buffer.alloc(4 * MIB, 1));
@@ -32,11 +37,11 @@ test('a collection that only waited for a core is no reason to collect beside th
 
 test('once two collections in a row have stopped the event loop for long, garbage is collected beside it', async () => {
   const collections: string[] = [];
-  collectsGarbage((which) => {
+  const garbage = new SmallGarbage((which) => {
     if (which !== 'new') collections.push(which);
     if (which === 'all') work(LONG_MS);
   });
-  const end = keepGarbageSmall();
+  const end = garbage.keep();
   const held: Buffer[] = [];
   while (collections.length < 4) {
     held.push(Buffer.alloc(4 * MIB, 1));
@@ -48,10 +53,10 @@ test('once two collections in a row have stopped the event loop for long, garbag
 
 test('while another tenant is active, nothing is collected that would stop the event loop', async () => {
   const collections: string[] = [];
-  collectsGarbage((which) => collections.push(which));
+  const garbage = new SmallGarbage((which) => collections.push(which));
   const anotherCalls = () => asTenant('another', async () => undefined);
   await anotherCalls();
-  const end = forTenant('large', keepGarbageSmall);
+  const end = forTenant('large', () => garbage.keep());
   const held: Buffer[] = [];
   while (collections.length < 1) {
     await anotherCalls();

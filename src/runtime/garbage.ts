@@ -39,76 +39,98 @@ const BESIDE_MS = 60_000;
 /** Growth from which what makes the garbage should slow down: the collector does not keep up, as on a busy machine. */
 const BEHIND = { alone: 96 * MIB, besideOthers: 192 * MIB };
 
-let isBehind = false;
-let besideUntil = 0;
-let longInARow = 0;
-let collect: ((which: Garbage) => void) | undefined;
-let watching: ReturnType<typeof setInterval> | undefined;
-/** The shares of the calls. */
-const calls = new Set<{ share: string }>();
+/** Keeps the garbage of calls small with a collector. */
+export class SmallGarbage {
+  /** The shares of the calls. */
+  readonly #calls = new Set<{ share: string }>();
+  #watching: ReturnType<typeof setInterval> | undefined;
+  #isBehind = false;
+  #besideUntil = 0;
+  #longInARow = 0;
+
+  constructor(private readonly collect: (which: Garbage) => void) {}
+
+  /** Whether the collector does not keep up. */
+  get isBehind(): boolean {
+    return this.#isBehind;
+  }
+
+  /** Keeps it small until the returned function is called. */
+  keep(): () => void {
+    const call = { share: currentWork().share };
+    if (this.#calls.size === 0) this.#watching = this.#watch();
+    this.#calls.add(call);
+    return () => {
+      if (!this.#calls.delete(call) || this.#calls.size > 0) return;
+      clearInterval(this.#watching);
+      this.#isBehind = false;
+    };
+  }
+
+  /** Whether tenants are active that have none of these calls, or several have some. */
+  #areOthersThere(): boolean {
+    const shares = new Set([...this.#calls].map(({ share }) => share));
+    return shares.size > 1 || [...shares].some(areOthersActive);
+  }
+
+  #watch(): ReturnType<typeof setInterval> {
+    let least = process.memoryUsage.rss();
+    /** The least since the last collection of the kind gave memory back, and until when it rests. */
+    const left = { new: least, all: least, 'all-beside': least };
+    const restsUntil = { new: 0, all: 0, 'all-beside': 0 };
+    const look = (): void => {
+      const held = process.memoryUsage.rss();
+      const startedAt = performance.now();
+      least = Math.min(least, held);
+      for (const which of KINDS) left[which] = Math.min(left[which], held);
+      const isAlone = !this.#areOthersThere();
+      this.#isBehind = held - least > (isAlone ? BEHIND.alone : BEHIND.besideOthers);
+      const due = (isAlone ? ALONE : BESIDE_OTHERS).find(
+        (which) =>
+          startedAt >= restsUntil[which] &&
+          held >= Math.max(least + GROWTH[which].since, left[which] + GROWTH[which].between),
+      );
+      if (due === undefined) return;
+      const endedAt = this.#collected(due, startedAt);
+      const restMs = due === 'all-beside' ? BESIDE_REST_MS : Math.min((endedAt - startedAt) * REST.times, REST.maxMs);
+      restsUntil[due] = endedAt + restMs;
+      left[due] = Number.POSITIVE_INFINITY;
+      if (due !== 'new') left.new = Number.POSITIVE_INFINITY;
+    };
+    const timer = setInterval(look, LOOK_EVERY_MS);
+    timer.unref?.();
+    return timer;
+  }
+
+  /** Collects, and notes whether the loop stood still for long; returns when it ended. */
+  #collected(due: Garbage, startedAt: number): number {
+    const worked = workedMs();
+    this.collect(due === 'all' && startedAt < this.#besideUntil ? 'all-beside' : due);
+    const endedAt = performance.now();
+    if (due === 'new') return endedAt;
+    const isLong = endedAt - startedAt > STOP_MAX.ms && workedMs() - worked > STOP_MAX.workedMs;
+    this.#longInARow = isLong ? this.#longInARow + 1 : 0;
+    if (this.#longInARow === STOP_MAX.inARow) this.#besideUntil = endedAt + BESIDE_MS;
+    return endedAt;
+  }
+}
+
+/** Of this process; undefined where nothing is collected here. */
+let garbage: SmallGarbage | undefined;
 
 /** For the server: how its runtime collects garbage and gives the memory back. Without it, nothing is collected here. */
 export function collectsGarbage(collector: (which: Garbage) => void): void {
-  collect = collector;
+  garbage = new SmallGarbage(collector);
 }
 
 /** Keeps garbage small until the returned function is called. */
 export function keepGarbageSmall(): () => void {
-  if (collect === undefined) return () => undefined;
-  const call = { share: currentWork().share };
-  if (calls.size === 0) watching = watch(collect);
-  calls.add(call);
-  return () => {
-    if (!calls.delete(call) || calls.size > 0) return;
-    clearInterval(watching);
-    isBehind = false;
-  };
+  return garbage?.keep() ?? (() => undefined);
 }
 
 /** Whether the collector does not keep up, while garbage is kept small. */
 export function isGarbageBehind(): boolean {
-  return isBehind;
-}
-
-/** Whether tenants are active that have none of these calls, or several have some. */
-function areOthersThere(): boolean {
-  const shares = new Set([...calls].map(({ share }) => share));
-  return shares.size > 1 || [...shares].some(areOthersActive);
-}
-
-function watch(collector: (which: Garbage) => void): ReturnType<typeof setInterval> {
-  let least = process.memoryUsage.rss();
-  /** The least since the last collection of the kind gave memory back, and until when it rests. */
-  const left = { new: least, all: least, 'all-beside': least };
-  const restsUntil = { new: 0, all: 0, 'all-beside': 0 };
-  const look = (): void => {
-    const held = process.memoryUsage.rss();
-    const startedAt = performance.now();
-    least = Math.min(least, held);
-    for (const which of KINDS) left[which] = Math.min(left[which], held);
-    const isAlone = !areOthersThere();
-    isBehind = held - least > (isAlone ? BEHIND.alone : BEHIND.besideOthers);
-    const due = (isAlone ? ALONE : BESIDE_OTHERS).find(
-      (which) =>
-        startedAt >= restsUntil[which] &&
-        held >= Math.max(least + GROWTH[which].since, left[which] + GROWTH[which].between),
-    );
-    if (due === undefined) return;
-    const worked = workedMs();
-    collector(due === 'all' && startedAt < besideUntil ? 'all-beside' : due);
-    const endedAt = performance.now();
-    const tookMs = endedAt - startedAt;
-    restsUntil[due] = endedAt + (due === 'all-beside' ? BESIDE_REST_MS : Math.min(tookMs * REST.times, REST.maxMs));
-    left[due] = Number.POSITIVE_INFINITY;
-    if (due === 'new') return;
-    left.new = Number.POSITIVE_INFINITY;
-    const isLong = tookMs > STOP_MAX.ms && workedMs() - worked > STOP_MAX.workedMs;
-    longInARow = isLong ? longInARow + 1 : 0;
-    if (longInARow === STOP_MAX.inARow) besideUntil = endedAt + BESIDE_MS;
-  };
-  const timer = setInterval(look, LOOK_EVERY_MS);
-  timer.unref?.();
-  return timer;
+  return garbage?.isBehind ?? false;
 }
 
 /** CPU time of this thread. */
