@@ -451,6 +451,65 @@ describe('what a follower sees', () => {
   });
 });
 
+describe('a view that is followed', () => {
+  const rising = {
+    entitySlug: 'deals',
+    slug: 'rising',
+    name: 'Rising',
+    filterDsl: { validate: [{ condition: 'amount > 10' }] },
+  };
+  const viewers = async (other: TestTenant): Promise<Client> =>
+    withRole(service, other, { permissions: { 'view:rising': ['read'], tasks: ['read'] } });
+
+  test('is an item definition.changed once its conditions change, for those who follow it alone', async () => {
+    const other = await newTenant();
+    for (const slug of ['rising', 'other']) {
+      expect((await other.post('/api/views', { ...rising, slug })).status).toBe(201);
+    }
+    const viewer = await viewers(other);
+    await createRecord(other, DEALS, { title: 'low', amount: 5 });
+    await createRecord(other, DEALS, { title: 'high', amount: 20 });
+    const stream = keep(await connectEvents(service.url, other.slug, other.key, '?view=rising&since='));
+    const [from, ofOwner] = await Promise.all([viewer, other].map(now));
+    const waiting = viewer.get(`/api/changes?since=${from}&view=rising&wait=30`);
+    // What is no condition changes nothing, nor does the same condition again.
+    for (const body of [{ name: 'Risen' }, { filterDsl: rising.filterDsl }]) {
+      expect((await other.put('/api/views/rising', body)).status).toBe(200);
+    }
+    const changed = { filterDsl: { validate: [{ condition: 'amount < 10' }] } };
+    expect((await other.put('/api/views/rising', changed)).status).toBe(200);
+    await createRecord(other, DEALS, { title: 'lower', amount: 1 });
+    const first = (await waiting).body.data.items[0];
+    expect(first).toMatchObject({
+      event: 'definition.changed',
+      entity: 'deals',
+      record_id: null,
+      data: { entity: 'deals' },
+    });
+    const { items } = await follow(viewer, from as string, { view: 'rising' });
+    expect(items.map(({ event }) => event)).toEqual(['definition.changed', 'record.created']);
+    expect([(await stream.next()).event, (await stream.next()).event]).toEqual([
+      'definition.changed',
+      'record.created',
+    ]);
+    for (const query of [{}, { view: 'other' }, { entities: 'deals' }] as Record<string, string>[]) {
+      const seen = await follow(other, ofOwner as string, query);
+      expect(seen.items.filter(({ event }) => event === 'definition.changed')).toEqual([]);
+    }
+    expect((await follow(viewer, from as string)).items).toEqual([]);
+  });
+
+  test('and deleted and made again under its name in between, for an admin, is one too', async () => {
+    const other = await newTenant();
+    await other.post('/api/views', rising);
+    const from = await now(other);
+    expect((await other.delete('/api/views/rising')).status).toBe(200);
+    expect((await other.post('/api/views', { ...rising, entitySlug: 'tasks' })).status).toBe(201);
+    const { items } = await follow(other, from, { view: 'rising' });
+    expect(items.map(({ event, entity }) => [event, entity])).toEqual([['definition.changed', 'tasks']]);
+  });
+});
+
 describe('transitions', () => {
   test('an update that moves a record in or out is record.entered or record.left, as that caller sees it', async () => {
     const other = await newTenant();

@@ -16,6 +16,7 @@ import { parseExpression } from '../expression/parse.ts';
 import { Evaluator } from '../records/read/evaluator.ts';
 import { shape } from '../records/row.ts';
 import { conditionFor } from '../views/dsl.ts';
+import { findView, forgetViews } from '../views/views.ts';
 import { type Images, judge } from './judge.ts';
 import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
@@ -47,7 +48,7 @@ export class EventReader {
   private constructor(
     private readonly app: App,
     private readonly caller: TenantCaller,
-    private readonly selection: Selection,
+    private selection: Selection,
     private catalog: Catalog,
   ) {
     this.#evaluator = new Evaluator(app.db, catalog);
@@ -107,6 +108,7 @@ export class EventReader {
   /** For those who may read the entity, or might until it was dropped. */
   async #seeDefinition(event: CommittedEvent): Promise<Seen | null> {
     const { entity, payload } = event;
+    if (typeof payload?.view === 'string') return this.#seeView(event, payload.view);
     const { entities, view } = this.selection;
     if (isFresh(event)) await this.#reload();
     if (entity === null || (entities !== null && !entities.has(entity))) return null;
@@ -115,6 +117,14 @@ export class EventReader {
     if (view === null && !wasReader && !allows(this.caller.rights, 'read', entity)) return null;
     if (!this.#seesChanged(event, entity)) return null;
     return { type: DEFINITION_CHANGED, entity, data: { entity } };
+  }
+
+  /** For those who follow the view: other records may be its own since. Its entity is that of today. */
+  async #seeView(event: CommittedEvent, slug: string): Promise<Seen | null> {
+    if (this.selection.view?.slug !== slug) return null;
+    if (isFresh(event)) await this.#reload();
+    const entity = this.catalog.byId.get(this.selection.view.entityId)?.name ?? null;
+    return entity === null ? null : { type: DEFINITION_CHANGED, entity, data: { entity } };
   }
 
   /** Whether the field that a change of the definition was about is one that the caller may see: under its key of today, if it is there. */
@@ -126,8 +136,16 @@ export class EventReader {
   }
 
   async #reload(): Promise<void> {
-    forgetCatalog(this.app, this.caller.tenant);
-    this.catalog = await catalogOf(this.app, this.caller.tenant);
+    const { app, caller } = this;
+    forgetCatalog(app, caller.tenant);
+    forgetViews(app, caller.tenant);
+    this.catalog = await catalogOf(app, caller.tenant);
+    const { view } = this.selection;
+    const found = view === null ? undefined : await findView(app, caller, view.slug);
+    if (view !== null && found !== undefined) {
+      const followed = { slug: view.slug, entityId: found.entity.id, dsl: found.view.filterDsl };
+      this.selection = { ...this.selection, view: followed, entities: new Set([found.entity.name]) };
+    }
     this.#accesses.clear();
     this.#evaluator = new Evaluator(this.app.db, this.catalog);
   }

@@ -61,7 +61,13 @@ export interface Wanted {
 }
 
 export interface Selection extends Omit<Wanted, 'view'> {
-  view: { entityId: string; dsl: FilterDsl } | null;
+  view: FollowedView | null;
+}
+
+export interface FollowedView {
+  slug: string;
+  entityId: string;
+  dsl: FilterDsl;
 }
 
 export function wantedOf({ entities, events, filters, view, transitions }: ChangesQuery): Wanted {
@@ -88,7 +94,7 @@ export async function readSelection(
   const selection: Selection = {
     ...wanted,
     entities: view === null ? wanted.entities : new Set([view.entity.name]),
-    view: view && { entityId: view.entity.id, dsl: view.dsl },
+    view: view && { slug: view.slug, entityId: view.entity.id, dsl: view.dsl },
   };
   const problems = [
     ...others,
@@ -100,14 +106,18 @@ export async function readSelection(
   return selection;
 }
 
-async function viewOf(app: App, caller: TenantCaller, slug: string): Promise<{ entity: Entity; dsl: FilterDsl }> {
+async function viewOf(
+  app: App,
+  caller: TenantCaller,
+  slug: string,
+): Promise<{ slug: string; entity: Entity; dsl: FilterDsl }> {
   requireRight(caller, 'read', `view:${slug}`);
   const { view, entity, catalog } = await viewFor(app, caller, slug);
   const way = giveWay();
   if (way !== undefined) await way;
   // 409 now rather than at the first change.
   conditionFor(view.filterDsl, catalog, caller, entity);
-  return { entity, dsl: view.filterDsl };
+  return { slug, entity, dsl: view.filterDsl };
 }
 
 export function namesIn(text: string | undefined): ReadonlySet<string> | null {

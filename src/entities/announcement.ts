@@ -1,5 +1,5 @@
 // Announces changes of definitions in the feed: an entity dropped, a field renamed, retyped or dropped, existing records
-// filled with a default. The event commits with the change; followers read the records again. Streams and webhooks do not
+// filled with a default, the conditions of a view changed. The event commits with the change; followers read the records again. Streams and webhooks do not
 // show it.
 // Contract: feed#changes-of-definitions.
 import type { TenantCaller } from '../access/caller.ts';
@@ -25,6 +25,16 @@ export async function announceChange(
 ): Promise<void> {
   const changed = { field: { id: field.id, key: field.key } };
   await appendEvent(tx, DEFINITION_CHANGED, cause, changed, { entity: name, entityId: id, recordId: null });
+}
+
+/** Of a view whose conditions change, or that is deleted: to those that do not follow it, nothing has changed. */
+export async function announceView(
+  tx: Tx,
+  cause: Cause,
+  { slug }: { slug: string },
+  { id, name }: Named,
+): Promise<void> {
+  await appendEvent(tx, DEFINITION_CHANGED, cause, { view: slug }, { entity: name, entityId: id, recordId: null });
 }
 
 /** Must be called before the grants on the entity are revoked: the event names those who might read it until now. */

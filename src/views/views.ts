@@ -5,14 +5,16 @@ import type { TenantCaller } from '../access/caller.ts';
 import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
 import { type App, perApp } from '../app.ts';
+import { announceView, changerOf } from '../entities/announcement.ts';
 import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { conflict, notFound } from '../errors.ts';
+import { notifyCommitted } from '../events/publication.ts';
 import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
-import { identifier, notKept, sql } from '../runtime/sql.ts';
+import { identifier, notKept, sql, type Tx } from '../runtime/sql.ts';
 import { jsonBytes } from '../runtime/text.ts';
 import { requireRoom, requireTextFits } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
@@ -34,6 +36,11 @@ async function viewsOf(app: App, tenant: Tenant): Promise<Map<string, ViewRow>> 
     );
     return new Map(rows.map((row) => [row.slug, row]));
   });
+}
+
+/** The next read loads the views again. */
+export function forgetViews(app: App, tenant: Tenant): void {
+  cacheOf(app).drop(tenant.id);
 }
 
 interface FoundView {
@@ -115,6 +122,8 @@ export async function updateView(app: App, caller: TenantCaller, slug: string, b
   const dsl = filterDsl === undefined ? null : JSON.stringify(storedDsl(filterDsl));
   const row = await app.db.begin(async (tx) => {
     await requireTextFits(tx, caller.tenant, 'views', jsonBytes({ ...rest, ...body }) - jsonBytes(rest));
+    if (dsl !== null && (await willChange(tx, caller.tenant, view.id, dsl)))
+      await announceView(tx, changerOf(caller), view, entity);
     return tx.first<ViewRow>(sql`
       update platform.views
       set name = coalesce(${name ?? null}, name),
@@ -125,6 +134,7 @@ export async function updateView(app: App, caller: TenantCaller, slug: string, b
       returning ${COLUMNS}`);
   });
   await app.invalidations.publish('catalog', caller.tenant.id);
+  notifyCommitted(app, { tenantId: caller.tenant.id, change: null });
   if (row === undefined) throw notFound('view');
   return visibleView(row, catalog, caller, entity);
 }
@@ -132,20 +142,33 @@ export async function updateView(app: App, caller: TenantCaller, slug: string, b
 /** Deletes a view and returns its id; the records stay. 404. */
 export async function deleteView(app: App, caller: TenantCaller, slug: string): Promise<string> {
   const { tenant } = caller;
+  const catalog = await catalogOf(app, tenant);
   const { id, revoked } = await app.db.begin(async (tx) => {
-    const row = await tx.first<{ id: string }>(sql`
-      delete from platform.views where tenant_id = ${tenant.id}::uuid and slug = ${slug} returning id`);
+    const row = await tx.first<{ id: string; slug: string; entity_id: string }>(sql`
+      delete from platform.views where tenant_id = ${tenant.id}::uuid and slug = ${slug} returning id, slug, entity_id`);
     if (row === undefined) throw notFound('view');
+    // Another view may have its name when its followers read on.
+    const entity = catalog.byId.get(row.entity_id);
+    if (entity !== undefined) await announceView(tx, changerOf(caller), row, entity);
     return { id: row.id, revoked: await revokeGrants(tx, tenant, [`view:${slug}`]) };
   });
   await app.invalidations.publish('catalog', tenant.id);
   await publishRevokedGrants(app, revoked);
+  notifyCommitted(app, { tenantId: tenant.id, change: null });
   return id;
 }
 
 function visibleView(row: ViewRow, catalog: Catalog, caller: TenantCaller, entity: Entity): View {
   const { id, entity_id: _, filterDsl, ...members } = row;
   return { id, entitySlug: entity.name, ...members, filterDsl: visibleDsl(filterDsl, catalog, caller, entity) };
+}
+
+/** Locks the view, so that of two changes at once the later one announces what it changes. */
+async function willChange(tx: Tx, tenant: Tenant, id: string, dsl: string): Promise<boolean> {
+  const row = await tx.first<{ will: boolean }>(sql`
+    select filter_dsl is distinct from ${dsl}::text::jsonb as will
+    from platform.views where tenant_id = ${tenant.id}::uuid and id = ${id}::uuid for update`);
+  return row?.will === true;
 }
 
 function storedDsl(given: NewView['filterDsl']): FilterDsl {
