@@ -158,6 +158,42 @@ describe('deleting a record that others refer to', () => {
   });
 });
 
+describe('a rule of an entity that the caller has no right on', () => {
+  const linked = async (onDelete: string): Promise<string> => {
+    const fields = [
+      { key: 'xsecret_task', type: 'relation', entity: 'task', onDelete },
+      { key: 'xsecret_state', type: 'select', options: ['xsecret_on'] },
+      { key: 'xsecret_note', type: 'text', default: 'xsecret_off' },
+    ];
+    await define('xvault_link', fields);
+    const { id } = (await tenant.post(TASKS, { title: 'a' })).body.data;
+    expect((await tenant.post('/api/entities/xvault_link/records', { xsecret_task: id })).status).toBe(201);
+    return `${TASKS}/${id}`;
+  };
+  const reject = { type: 'reject', message: 'xvault_link is kept' };
+  const set = { type: 'set', values: { xsecret_state: '{{xsecret_note}}' } };
+
+  test.each([
+    ['cascade', 'before_delete', reject],
+    ['set_null', 'before_update', reject],
+    ['set_null', 'before_update', set],
+  ])(
+    'refuses the deletion of what refers to it (%s, %s) without its own words',
+    async (onDelete, trigger, action: Json) => {
+      const path = await linked(onDelete);
+      await rule(trigger, action, { entity: 'xvault_link', name: 'xvault rule' });
+      const creating = await withRole(service, tenant, { permissions: { task: [...ALL], xvault_link: ['create'] } });
+      for (const query of ['', '?dryRun=true']) {
+        const { status, body, text } = await (await clerkOf()).delete(`${path}${query}`);
+        expect([status, body.error.code, body.error.message]).toEqual([400, 'BUSINESS_RULE_ERROR', NEUTRAL]);
+        expect(text).not.toMatch(HIDDEN);
+        // Who may create in the entity knows it.
+        for (const client of [tenant, creating]) expect((await client.delete(`${path}${query}`)).text).toMatch(HIDDEN);
+      }
+    },
+  );
+});
+
 describe('a field that was dropped and added again', () => {
   test('is hidden by a role that listed the dropped one, and by a role that hides its key', async () => {
     const listing = await clerkOf({ fields: ['title', 'xsecret'] });

@@ -305,6 +305,20 @@ describe('when the entity changes', () => {
     expect((await tenant.get('/api/views/open-tasks/records')).status).toBe(404);
   });
 
+  test.each(['\n', '\t', ' '])(
+    'a field that a condition names after %j is neither renamed nor dropped',
+    async (space) => {
+      const { tenant } = await tenantWithTasks();
+      const filterDsl = { validate: [{ condition: `cost >= 0 and${space}owner = "me"` }] };
+      expect((await tenant.put('/api/views/open-tasks', { filterDsl })).status).toBe(200);
+      const field = '/api/entities/task/fields/owner';
+      for (const refused of [await tenant.patch(field, { key: 'holder' }), await tenant.delete(field)]) {
+        const { status, body } = refused;
+        expect([status, body.error.message]).toEqual([409, 'owner is used by view open-tasks; change these first']);
+      }
+    },
+  );
+
   test('a view whose condition names a missing field is 409, and never read without its condition', async () => {
     const { tenant, ids } = await tenantWithTasks();
     const reader = await withRole(service, tenant, { permissions: { 'view:open-tasks': ['read'] } });

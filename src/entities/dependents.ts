@@ -5,6 +5,9 @@ import { conflict } from '../errors.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 
+/** Of the view `v`, as they were written: as JSON, a line break before a key would be a letter of it. */
+const CONDITIONS = sql`(select string_agg(c ->> 'condition', ' ') from jsonb_array_elements(v.filter_dsl -> 'validate') as c)`;
+
 /** 409 when a condition uses the key, on this entity or, through a relation, on another. */
 export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Field, 'key'>): Promise<void> {
   const own = `\\m${field.key}\\M`;
@@ -17,7 +20,7 @@ export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Fi
     union all
     select 'view', v.slug
     from platform.views as v
-    where v.tenant_id = ${entity.tenantId}::uuid and v.filter_dsl::text ~ case when v.entity_id = ${entity.id}::uuid then ${own} else ${related} end
+    where v.tenant_id = ${entity.tenantId}::uuid and ${CONDITIONS} ~ case when v.entity_id = ${entity.id}::uuid then ${own} else ${related} end
     union all
     select 'rule', b.name
     from ${table('business_rules')} as b

@@ -2,6 +2,7 @@
 // their priority; "after" rules that match are collected and queued by the statement that makes the change.
 // Failures: 400 BUSINESS_RULE_ERROR, 429 while too many runs wait. Contract: decisions#rules, neighbours#byte-budgets.
 import type { TenantCaller } from '../../access/caller.ts';
+import { allows, OPERATIONS } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
 import { allNames, visibleFields } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
@@ -83,14 +84,17 @@ export function haveStartedWithin(withinMs: number): boolean {
   return performance.now() - lastStartAt < withinMs;
 }
 
-/** The failure names the field only if the caller may see it. */
+/**
+ * The failure names the field only if the caller may see it, and says nothing of an entity that the caller has no right on: a
+ * deletion reaches those, by its references.
+ */
 async function applyAction(
   { caller }: RuleContext,
   entity: Entity,
   { name, action }: Rule,
   row: RuledRow,
 ): Promise<RuledRow> {
-  if (action.type === 'reject') throw businessRuleError(action.message);
+  if (action.type === 'reject') throw failureIn(entity, caller, action.message);
   if (action.type !== 'set') return row;
   const values = render(action.values, entity, row, name) as JsonObject;
   const { data, problems } = await withMatches(patternValues(entity, values), () =>
@@ -98,9 +102,9 @@ async function applyAction(
   );
   const [problem] = problems;
   if (problem !== undefined) {
-    if (!visibleFields(caller, entity).some(({ key }) => key === problem.path))
-      throw businessRuleError(NEUTRAL_FAILURE);
-    throw businessRuleError(`the rule "${name}" cannot set ${problem.path}: ${problem.message}`);
+    const isSeen = visibleFields(caller, entity).some(({ key }) => key === problem.path);
+    const told = isSeen ? `the rule "${name}" cannot set ${problem.path}: ${problem.message}` : NEUTRAL_FAILURE;
+    throw failureIn(entity, caller, told);
   }
   return {
     ...row,
@@ -119,7 +123,7 @@ async function doesAct(context: RuleContext, entity: Entity, rule: Rule, change:
   } catch (error) {
     if (!(error instanceof ServiceError) || error.ecode !== 'VALIDATION_ERROR') throw error;
     if (rule.trigger.startsWith('after_')) return true;
-    throw businessRuleError(`the rule "${rule.name}" no longer fits its entity`);
+    throw failureIn(entity, context.caller, `the rule "${rule.name}" no longer fits its entity`);
   }
 }
 
@@ -185,6 +189,12 @@ export function conditionOf(catalog: Catalog, caller: TenantCaller, entity: Enti
 
 /** For callers who may not see what a rule writes to. */
 export const NEUTRAL_FAILURE = 'a rule of this entity failed; ask an administrator';
+
+/** The failure of a rule, in its own words only for those who have a right on its entity. */
+function failureIn({ name }: Entity, { rights }: TenantCaller, message: string): ServiceError {
+  const isKnown = OPERATIONS.some((operation) => allows(rights, operation, name));
+  return businessRuleError(isKnown ? message : NEUTRAL_FAILURE);
+}
 
 export function businessRuleError(message: string): ServiceError {
   return new ServiceError('BUSINESS_RULE_ERROR', message);
