@@ -109,6 +109,32 @@ describe('Idempotency-Key', () => {
     expect(await total()).toBe(2);
   });
 
+  test.each(['renamed', 'dropped'])(
+    'a replay shows no value of a %s field under a key that another has by now',
+    async (how) => {
+      await fresh();
+      await tenant.post('/api/roles', { name: 'clerk', permissions: { orders: ['read', 'create'] } });
+      const { email } = await addUser(tenant, { role: 'clerk' });
+      const clerk = await signIn(service.anonymous, tenant, email);
+      const one = () => clerk.post(path, { n: 1, code: 'canary' }, key('a'));
+      const many = () =>
+        clerk.post(`${path}/bulk`, { operations: [{ op: 'create', data: { n: 2, code: 'canary-2' } }] }, key('b'));
+      for (const first of [await one(), await many()]) expect(first.text).toContain('canary');
+      const code = '/api/entities/orders/fields/code';
+      const gone = how === 'renamed' ? tenant.patch(code, { key: 'old' }) : tenant.delete(`${code}?confirm=code`);
+      expect((await gone).status).toBe(200);
+      expect((await tenant.post('/api/entities/orders/fields', { key: 'code', type: 'text' })).status).toBe(201);
+      await tenant.post('/api/entities/orders/fields', { key: 'spare', type: 'text' });
+      const excludeFields = how === 'renamed' ? ['old'] : ['spare'];
+      const restricted = await tenant.patch('/api/roles/clerk', { entities: { orders: { excludeFields } } });
+      expect(restricted.status).toBe(200);
+      const [single, bulk] = [await one(), await many()];
+      expect([single.headers.get('idempotent-replayed'), single.body.data.n]).toEqual(['true', 1]);
+      expect([bulk.headers.get('idempotent-replayed'), bulk.body.data.results[0].data.n]).toEqual(['true', 2]);
+      for (const { text } of [single, bulk]) expect(text).not.toContain('canary');
+    },
+  );
+
   test('a replay of a restored record needs the rights of a restoration', async () => {
     await fresh();
     await tenant.post('/api/roles', { name: 'clerk', permissions: { orders: ['read', 'create', 'update'] } });

@@ -274,20 +274,21 @@ create table idempotency_keys (
   status integer not null,
   answer text not null,
   headers jsonb not null default '{}'::jsonb,
-  created_at timestamp(3) with time zone not null default now()
+  created_at timestamp(3) with time zone not null default now(),
+  slots text not null default ''::text
 );
 
 alter table idempotency_keys add constraint idempotency_keys_pkey PRIMARY KEY (tenant_id, caller, route, key);
 
 CREATE INDEX idempotency_keys_age_idx ON idempotency_keys USING btree (created_at);
 
-CREATE OR REPLACE TRIGGER idempotency_keys_added AFTER INSERT ON idempotency_keys REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added('300 + octet_length(key) + octet_length(answer)');
+CREATE OR REPLACE TRIGGER idempotency_keys_added AFTER INSERT ON idempotency_keys REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added('300 + octet_length(key) + octet_length(answer) + octet_length(slots)');
 
-CREATE OR REPLACE TRIGGER idempotency_keys_changed AFTER UPDATE ON idempotency_keys REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added('300 + octet_length(key) + octet_length(answer)');
+CREATE OR REPLACE TRIGGER idempotency_keys_changed AFTER UPDATE ON idempotency_keys REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added('300 + octet_length(key) + octet_length(answer) + octet_length(slots)');
 
-CREATE OR REPLACE TRIGGER idempotency_keys_removed AFTER DELETE ON idempotency_keys REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed('300 + octet_length(key) + octet_length(answer)');
+CREATE OR REPLACE TRIGGER idempotency_keys_removed AFTER DELETE ON idempotency_keys REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed('300 + octet_length(key) + octet_length(answer) + octet_length(slots)');
 
-CREATE OR REPLACE TRIGGER idempotency_keys_replaced AFTER UPDATE ON idempotency_keys REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed('300 + octet_length(key) + octet_length(answer)');
+CREATE OR REPLACE TRIGGER idempotency_keys_replaced AFTER UPDATE ON idempotency_keys REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed('300 + octet_length(key) + octet_length(answer) + octet_length(slots)');
 
 create table imports (
   id uuid not null,

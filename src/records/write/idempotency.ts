@@ -27,6 +27,13 @@ interface StoredResponse {
   headers: Record<string, string>;
   /** Of the body. */
   bytes: number;
+  slots: string;
+}
+
+/** Which field each key of a response named: by now it may name another one. */
+interface AnswerNames {
+  entityId: string;
+  slots: Readonly<Record<string, string>>;
 }
 
 interface RequestKey {
@@ -78,10 +85,10 @@ export async function idempotently<T>(
   return withPlace(() =>
     inTransaction(autocommit(app, caller), async (context) => {
       const kept = await lockKey(context.tx, key);
-      if (kept !== undefined) return typed<T>(await replay(kept, () => keptAnswer(context, target, key)));
+      if (kept !== undefined) return typed<T>(await replay(kept, () => keptAnswer(context, target, key, kept.slots)));
       await requireRoom(context.tx, caller.tenant.id);
       const answer = await write(context);
-      await store(context.tx, key, responseOf(answer).clone());
+      await store(context, target, key, responseOf(answer).clone());
       return answer;
     }),
   );
@@ -101,7 +108,7 @@ async function lockKey(
     throw new ServiceError('CONFLICT', 'a request with this Idempotency-Key is still running', { headers: RUNNING });
   }
   return tx.first<StoredResponse>(sql`
-    select body_hash = decode(${bodyHash}, 'hex') as is_same, status, headers, octet_length(answer) as bytes
+    select body_hash = decode(${bodyHash}, 'hex') as is_same, status, headers, octet_length(answer) as bytes, slots
     from platform.idempotency_keys
     where ${isKey({ tenantId, caller, route, key })}
       and created_at > now() - make_interval(secs => ${LIMITS.idempotency.keptMs / 1_000}::int)`);
@@ -138,12 +145,15 @@ async function keptAnswer(
   { app, caller, tx }: WriteContext & { tx: Tx },
   { kind, entityName }: WriteTarget,
   key: RequestKey,
+  slots: string,
 ): Promise<string> {
   let answer = sql`answer`;
   if (restrictionOn(caller.rights, entityName) !== undefined) {
     const catalog = await catalogWithin(app, tx, caller.tenant);
     const entity = catalog.byName.get(entityName);
-    const shown = entity === undefined ? SYSTEM_ONLY : shownOf(accessScopeOf(catalog, caller, entity));
+    const names = slots === '' ? null : (JSON.parse(slots) as AnswerNames);
+    const isSame = entity !== undefined && (names === null || names.entityId === entity.id);
+    const shown = isSame ? shownOf(accessScopeOf(catalog, caller, entity), names) : SYSTEM_ONLY;
     answer = kind === 'bulk' ? shownResults(shown) : shownRecord(shown);
   }
   const row = await tx.first<{ answer: string }>(sql`
@@ -157,8 +167,10 @@ type Shown = (record: Sql) => Sql;
 const SYSTEM = Object.keys(SYSTEM_FIELDS);
 const SYSTEM_ONLY: Shown = (record) => onlyVisible(record, SYSTEM);
 
-function shownOf({ entity, fields, rowFilter }: AccessScope): Shown {
-  const visible = [...SYSTEM, ...fields.map(({ key }) => key)];
+/** Null names are not known: the response is of an earlier version. */
+function shownOf({ entity, fields, rowFilter }: AccessScope, names: AnswerNames | null): Shown {
+  const named = fields.filter(({ key, slot }) => names === null || names.slots[key] === slot);
+  const visible = [...SYSTEM, ...named.map(({ key }) => key)];
   if (rowFilter === null) return (record) => onlyVisible(record, visible);
   const isSeen = toSql(rowFilter, sql`r`);
   return (record) => sql`case
@@ -231,13 +243,24 @@ function erasedResults(recordId: string): Sql {
     from jsonb_array_elements(coalesce(answer::jsonb #> '{data,results}', '[]')) with ordinality as e (result, n)), false)`;
 }
 
-async function store(tx: Tx, key: RequestKey, answer: Response): Promise<void> {
+async function store(
+  { app, caller, tx }: WriteContext & { tx: Tx },
+  { entityName }: WriteTarget,
+  key: RequestKey,
+  answer: Response,
+): Promise<void> {
   const etag = answer.headers.get('etag');
+  const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
+  const names: AnswerNames = {
+    entityId: entity?.id ?? '',
+    slots: Object.fromEntries(entity?.fields.map(({ key: name, slot }) => [name, slot]) ?? []),
+  };
   await tx.rows(sql`
-    insert into platform.idempotency_keys (tenant_id, caller, route, key, body_hash, status, answer, headers)
+    insert into platform.idempotency_keys (tenant_id, caller, route, key, body_hash, status, answer, headers, slots)
     values (${key.tenantId}::uuid, ${key.caller}, ${key.route}, ${key.key}, decode(${key.bodyHash}, 'hex'),
-      ${answer.status}, ${await answer.text()}, ${JSON.stringify(etag === null ? {} : { etag })}::text::jsonb)
+      ${answer.status}, ${await answer.text()}, ${JSON.stringify(etag === null ? {} : { etag })}::text::jsonb,
+      ${JSON.stringify(names)})
     on conflict (tenant_id, caller, route, key) do update
     set body_hash = excluded.body_hash, status = excluded.status, answer = excluded.answer,
-      headers = excluded.headers, created_at = now()`);
+      headers = excluded.headers, slots = excluded.slots, created_at = now()`);
 }
