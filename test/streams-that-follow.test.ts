@@ -197,6 +197,26 @@ describe('a filtered event stream', () => {
     expect((await other.post(path, { filters: 'amount > 10' })).status).toBe(400);
     expect((await other.post(path, { since: 'nonsense' })).status).toBe(400);
   });
+
+  test('no condition of a stream or subscription ends that of its ticket', async () => {
+    const other = await newTenant();
+    const path = `/api/v1/tenants/${other.slug}/events/tickets`;
+    const narrowed = async (): Promise<string> =>
+      (await other.post(path, { entities: 'deals', filters: 'amount > 10' })).body.data.ticket;
+    const open = async (filters: string) => {
+      const query = `?ticket=${await narrowed()}&filters=${encodeURIComponent(filters)}`;
+      return keep(await openEvents(service.url, other.slug, '', query));
+    };
+    for (const filters of ['amount < 3) OR (amount > 0', 'amount < 3)', '(amount > 0']) {
+      expect([filters, (await open(filters)).status]).toEqual([filters, 400]);
+      const socket = keep(await subscribeSocket(service.url, await narrowed()));
+      socket.send({ type: 'subscribe', entity: 'deals', filters });
+      expect(await socket.next()).toMatchObject({ type: 'error', code: 'invalid_message' });
+    }
+    const either = await open('amount = 5 OR amount = 12');
+    for (const amount of [5, 11, 12]) await createRecord(other, DEALS, { title: `${amount}`, amount });
+    expect(shown(await nextRecord(either))).toBe('record.created 12');
+  });
 });
 
 describe('a WebSocket subscription', () => {

@@ -170,7 +170,7 @@ export class EventReader {
     const condition = and(
       scope.rowFilter,
       view && conditionFor(view.dsl, catalog, caller, entity, now),
-      filters === null ? null : parseExpression(filters, scope.names),
+      ...filters.map((text) => parseExpression(text, scope.names)),
     );
     const isWhole = allows(caller.rights, 'read', entity.name) && !hasRowFilter(caller, entity);
     return { entity, fields: scope.fields, condition, isWhole };
@@ -178,7 +178,7 @@ export class EventReader {
 
   #dependsOnTime({ name }: Entity): boolean {
     const { view, filters } = this.selection;
-    const texts = [restrictionOn(this.caller.rights, name)?.rowFilter, filters];
+    const texts = [restrictionOn(this.caller.rights, name)?.rowFilter, ...filters];
     const conditions = view?.dsl.validate.map(({ condition }) => condition) ?? [];
     return [...texts, ...conditions].some((text) => text?.includes('$now') === true);
   }

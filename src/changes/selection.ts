@@ -52,7 +52,8 @@ export type ChangesQuery = Static<typeof ChangesQuery>;
 export interface Wanted {
   entities: ReadonlySet<string> | null;
   events: ReadonlySet<string> | null;
-  filters: string | null;
+  /** Conditions, all of which must hold; each is parsed by itself, so that none can end another. */
+  filters: readonly string[];
   /** A view's slug. */
   view: string | null;
   transitions: boolean;
@@ -74,7 +75,7 @@ export function wantedOf({ entities, events, filters, view, transitions }: Chang
   return {
     entities: namesIn(entities),
     events: namesIn(events),
-    filters: filters?.trim() || null,
+    filters: conditionsIn(filters),
     view: view?.trim() || null,
     transitions: transitions === true,
   };
@@ -88,7 +89,7 @@ export async function readSelection(
 ): Promise<Selection> {
   const catalog = await catalogOf(app, caller.tenant);
   // Hundreds of requests, or followers of one change, may read theirs at once.
-  const way = giveWayToRead(wanted.filters?.length ?? 0);
+  const way = giveWayToRead(wanted.filters.reduce((sum, { length }) => sum + length, 0));
   if (way !== undefined) await way;
   const view = wanted.view === null ? null : await viewOf(app, caller, wanted.view);
   const selection: Selection = {
@@ -120,6 +121,12 @@ async function viewOf(
   return { slug, entity, dsl: view.filterDsl };
 }
 
+/** The condition of a parameter, if it has one. */
+export function conditionsIn(text: string | null | undefined): string[] {
+  const condition = text?.trim() ?? '';
+  return condition === '' ? [] : [condition];
+}
+
 export function namesIn(text: string | undefined): ReadonlySet<string> | null {
   const names = (text ?? '').split(',').map((name) => name.trim());
   const set = new Set(names.filter((name) => name !== ''));
@@ -149,13 +156,14 @@ function eventProblems({ events, transitions, stream }: Wanted): Problem[] {
 
 /** Fields of an entity that the caller may not read are not looked at: the message would tell which it has. */
 function filterProblems(catalog: Catalog, caller: TenantCaller, { filters, entities, view }: Selection): Problem[] {
-  if (filters === null) return [];
+  if (filters.length === 0) return [];
   const [name = ''] = entities ?? [];
   if (entities?.size !== 1) return [{ path: 'filters', message: 'needs exactly one entity in entities, or a view' }];
   const entity = catalog.byName.get(name);
   if (entity === undefined || (view === null && !allows(caller.rights, 'read', name))) return [];
   try {
-    const [relation] = relationKeys(parseExpression(filters, accessScopeOf(catalog, caller, entity).names));
+    const { names } = accessScopeOf(catalog, caller, entity);
+    const [relation] = filters.flatMap((text) => relationKeys(parseExpression(text, names)));
     if (relation === undefined) return [];
     const message = `follows the relation ${relation}: a change of the related record would be no change of this one; compare fields of ${name} itself`;
     return [{ path: 'filters', message }];

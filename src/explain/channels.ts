@@ -98,7 +98,7 @@ async function shownInRequests({ app, scope }: Asking): Promise<Shown> {
   return { fields: scope.fields, admits: ({ id }) => isSeenNow(app.db, scope, id) };
 }
 
-const EVERYTHING = { entities: null, events: null, filters: null, view: null, transitions: false };
+const EVERYTHING = { entities: null, events: null, filters: [], view: null, transitions: false };
 
 /** An update made now that leaves the record unchanged. */
 function changeOf({ tenant }: TenantCaller, { id: entityId, name: entity }: Entity, row: RecordRow): FeedEvent {

@@ -62,6 +62,6 @@ export async function isSeenDeletion(app: App, caller: TenantCaller, event: Feed
 
 /** The reader of a caller's events of any kind and entity. */
 export function readerOf(app: App, caller: TenantCaller, transitions: boolean): Promise<EventReader> {
-  const selection: Selection = { entities: null, events: null, filters: null, view: null, transitions };
+  const selection: Selection = { entities: null, events: null, filters: [], view: null, transitions };
   return EventReader.open(app, caller, selection);
 }

@@ -9,7 +9,7 @@ import type { App } from '../app.ts';
 import { cursorOf } from '../changes/changes.ts';
 import type { Following } from '../changes/live-follower.ts';
 import type { Entry } from '../changes/page.ts';
-import { readSelection, type Wanted } from '../changes/selection.ts';
+import { conditionsIn, readSelection, type Wanted } from '../changes/selection.ts';
 import { invalid, type Problem } from '../errors.ts';
 import { positionAt } from '../events/feed.ts';
 import { feedHeadsOf } from '../events/feed-heads.ts';
@@ -36,21 +36,22 @@ export interface Followed {
   entities: Wanted['entities'];
 }
 
+/** What is asked for; its conditions are those of the ticket and of the stream. */
+export type Asked = Omit<Follow, 'filters'> & Pick<Wanted, 'filters'>;
+
 /** What the parameters and the ticket ask for together; null for a stream of live events alone. */
 export function followOf(
   query: Static<typeof Query>,
   given: Follow | null,
-): { follow: Follow | null; problems: Problem[] } {
+): { follow: Asked | null; problems: Problem[] } {
   const { since, filters, view, transitions } = query;
   const asked = since !== undefined || filters?.trim() || view?.trim() || transitions === true;
   if (!asked && given === null) return { follow: null, problems: [] };
-  const conditions = [given?.filters, filters?.trim() || null].filter((text) => text != null);
-  const [first = null] = conditions;
   const own = view?.trim() || null;
   const isOther = own !== null && given?.view != null && given.view !== own;
   const follow = {
     since: since ?? given?.since ?? null,
-    filters: conditions.length > 1 ? conditions.map((text) => `(${text})`).join(' AND ') : first,
+    filters: [...conditionsIn(given?.filters), ...conditionsIn(filters)],
     view: own ?? given?.view ?? null,
     transitions: transitions === true || given?.transitions === true,
   };
@@ -61,7 +62,7 @@ export function followOf(
 export async function readFollowing(
   app: App,
   caller: TenantCaller,
-  follow: Follow,
+  follow: Asked,
   wanted: Pick<Wanted, 'entities' | 'events' | 'stream'>,
   others: readonly Problem[],
 ): Promise<Followed> {

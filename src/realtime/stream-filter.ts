@@ -3,7 +3,7 @@
 // Contract: interface#sse, browsers#tickets, feed#resume.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
-import { type Follow, type Narrowing, NOT_NARROWED } from '../access/opener.ts';
+import { type Narrowing, NOT_NARROWED } from '../access/opener.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { namesIn } from '../changes/selection.ts';
@@ -13,7 +13,7 @@ import { parameters } from '../http/parameters.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
-import { FollowQuery, followOf, readFollowing } from './followed-stream.ts';
+import { type Asked, FollowQuery, followOf, readFollowing } from './followed-stream.ts';
 
 /** Null selects everything. */
 export interface StreamFilter {
@@ -53,7 +53,7 @@ export async function requireFollowing(
   app: App,
   caller: TenantCaller,
   { entities, events }: Narrowing,
-  follow: Follow,
+  follow: Asked,
 ): Promise<void> {
   const wanted = { entities: entities && new Set(entities), events: events && new Set(events), stream: STREAM };
   await readFollowing(app, caller, follow, wanted, []);
@@ -76,7 +76,7 @@ export async function readFilter(app: App, caller: TenantCaller, query: StreamQu
 }
 
 /** 400 for a type that no event has; where changes are followed, their selection is checked. */
-export function requireEventTypes(types: readonly string[], follow: Follow | null): void {
+export function requireEventTypes(types: readonly string[], follow: object | null): void {
   if (follow !== null) return;
   const known: readonly string[] = STREAM.types;
   const unknown = types.find((type) => !known.includes(type));

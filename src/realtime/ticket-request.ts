@@ -60,7 +60,8 @@ export async function requestTicket(
   const { entities, events, since, filters, view, transitions } = check(NewTicket, body);
   const asked = { since, filters, view, transitions };
   const { follow } = followOf(given(asked), null);
-  const narrowing = { entities: listed(entities), events: listed(events), follow };
+  const kept = follow && { ...follow, filters: follow.filters[0] ?? null };
+  const narrowing = { entities: listed(entities), events: listed(events), follow: kept };
   requireEventTypes(narrowing.events ?? [], follow);
   const [credential] = credentialsIn(request.headers).filter(({ kind }) => kind !== 'admin_key');
   if (credential === undefined) throw forbidden();
