@@ -68,6 +68,46 @@ test('the events that wait for a tenant’s readers take at most 32 MiB; a clien
   expect(most).toBeLessThan(LIMITS.events.waitingBytes + 8 * LIMITS.recordBytesMax);
 }, 120_000);
 
+/** The keys of roles that each see other fields of the records than all the others. */
+async function keysOfRoles(tenant: TestTenant, count: number): Promise<string[]> {
+  const bits = Array.from({ length: 6 }, (_, bit) => `f${bit}`);
+  const entity = { name: 'seen', fields: fields('body text', ...bits.map((key) => `${key} text`)) };
+  expect((await tenant.post('/api/entities', entity)).status).toBe(201);
+  const names = Array.from({ length: count }, (_, i) => `r${i}`);
+  for (const [i, name] of names.entries()) {
+    const excludeFields = bits.filter((_, bit) => (i >> bit) & 1);
+    const role = { name, permissions: { seen: ['read'] }, entities: { seen: { excludeFields } } };
+    expect((await tenant.post('/api/roles', role)).status).toBe(201);
+  }
+  const permissions = { seen: Object.fromEntries(names.map((name) => [name, ['read']])) };
+  const api = await tenant.post('/api/apis', { name: 'seen', slug: 'seen', roles: names, permissions });
+  const path = `/api/apis/${api.body.data.id}/keys`;
+  const issued = await Promise.all(names.map((role) => tenant.post(path, { role, label: role, ttlDays: 1 })));
+  return issued.map(({ body }) => body.data.key);
+}
+
+test.each([
+  ['events of 900 KB', 12, LARGE, 1],
+  ['events of 15 KB', 600, 15_000, 50],
+])(
+  'the events of which each of 20 streams sees another part wait in at most 32 MiB: %s',
+  async (_, count, bytes, atOnce) => {
+    const tenant = await newTenant();
+    const [first = '', ...others] = await keysOfRoles(tenant, 20);
+    for (const key of others) keep(await rawStream(service.url, tenant.slug, key)).socket.pause();
+    const reading = keep(await connectEvents(service.url, tenant.slug, first));
+    const most = await mostWaiting(tenant, async () => {
+      const operations = Array.from({ length: atOnce }, () => ({ op: 'create', data: { body: 'x'.repeat(bytes) } }));
+      for (let i = 0; i < count; i += atOnce) {
+        expect((await tenant.post('/api/entities/seen/records/bulk', { operations })).status).toBe(200);
+      }
+      return { reading, count };
+    });
+    expect(most).toBeLessThan(LIMITS.events.waitingBytes + 4 * LIMITS.recordBytesMax);
+  },
+  120_000,
+);
+
 test('pages of streams that replay, and read nothing, take at most 32 MiB; a stream that reads gets every event', async () => {
   const tenant = await newTenant();
   const count = await writeLarge(tenant, sized(12, 2));

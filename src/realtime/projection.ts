@@ -27,8 +27,9 @@ export function projectionOf(caller: TenantCaller, entity: Entity): Projection |
   return { key: isComplete ? '*' : fields.map(({ slot }) => slot).join(), entity, fields, isComplete };
 }
 
-/** Serializes an event at most once per projection and format. */
+/** Serializes an event at most once per projection and format. Of a large one, what the last projection shows is kept. */
 export class EventSerializer {
+  #made = 0;
   readonly #frames = new Map<string, SseFrame>();
   readonly #texts = new Map<string, string>();
   /** The transaction that wrote the event, and its number. */
@@ -38,14 +39,22 @@ export class EventSerializer {
   constructor(
     readonly event: CommittedEvent,
     private readonly tenantSlug: string,
+    private readonly isLarge = false,
   ) {
     this.xid = BigInt(event.xid);
     this.seq = event.seq;
   }
 
+  /** The bytes that it has made since the last call: of frames, which connections share, and of texts, which each copies. */
+  takeMade(): number {
+    const made = this.#made;
+    this.#made = 0;
+    return made;
+  }
+
   /** A record event in the SSE format. */
   recordFrame(projection: Projection): SseFrame {
-    return cached(this.#frames, projection.key, () => {
+    return this.#cached(this.#frames, projection.key, () => {
       const { recordId, row, triggeredBy } = this.event;
       const data = { fields: fieldsOf(row, projection, this.event.erased), triggered_by: triggeredBy };
       return this.#frame({ entity: projection.entity.name, record_id: recordId, data });
@@ -54,24 +63,37 @@ export class EventSerializer {
 
   /** Any other event: its payload, for rule events without what the caller may not see. */
   payloadFrame(caller: TenantCaller): SseFrame {
-    return cached(this.#frames, isNeutralFor(caller, this.event) ? 'neutral' : '', () =>
+    return this.#cached(this.#frames, isNeutralFor(caller, this.event) ? 'neutral' : '', () =>
       this.#frame(payloadFor(caller, this.event)),
     );
   }
 
   /** A record event in the WebSocket format. */
   text(projection: Projection): string {
-    return cached(this.#texts, projection.key, () => {
+    const text = this.#cached(this.#texts, projection.key, () => {
       const { type, recordId, row } = this.event;
       const isDeleted = type === 'record.deleted' || row === null;
       const data = isDeleted ? { id: recordId } : flat(row, projection);
       return JSON.stringify({ type, entity: projection.entity.name, data });
     });
+    this.#made += text.length;
+    return text;
   }
 
   #frame(members: Record<string, unknown>): SseFrame {
     const { id, type, at } = this.event;
-    return sseFrame(type, { id: `evt_${id}`, type, timestamp: at, tenant: this.tenantSlug, ...members });
+    const frame = sseFrame(type, { id: `evt_${id}`, type, timestamp: at, tenant: this.tenantSlug, ...members });
+    this.#made += frame.size;
+    return frame;
+  }
+
+  #cached<V>(map: Map<string, V>, key: string, make: () => V): V {
+    const known = map.get(key);
+    if (known !== undefined) return known;
+    if (this.isLarge && this.event.row !== null) map.clear();
+    const value = make();
+    map.set(key, value);
+    return value;
   }
 }
 
@@ -121,12 +143,4 @@ export function flat(
   { entity, fields }: Pick<Projection, 'entity' | 'fields'>,
 ): Record<string, unknown> {
   return { ...shape(row, entity, fields), created_at: row.created_at, updated_at: row.updated_at };
-}
-
-function cached<V>(map: Map<string, V>, key: string, make: () => V): V {
-  const known = map.get(key);
-  if (known !== undefined) return known;
-  const value = make();
-  map.set(key, value);
-  return value;
 }

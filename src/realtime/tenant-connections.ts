@@ -13,28 +13,30 @@ import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import type { Subscriber } from '../events/tenant-stream.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
+import { keepGarbageSmall } from '../runtime/garbage.ts';
 import { forTenant } from '../runtime/work.ts';
 import { isDeleted } from '../tenants/tenants.ts';
 import { AccessGroup, type AccessSource } from './access-group.ts';
 import { type CloseReason, type LiveConnection, Membership } from './membership.ts';
 import { EventSerializer } from './projection.ts';
+import { byProjection, inAnyOrder, MembersByEntity } from './recipients.ts';
 import { WaitingBytes } from './waiting-bytes.ts';
 
 /** How many events may wait for access or a catalog; if there are more, they are dropped. */
 const QUEUE_MAX = 5_000;
-/** From this length of an event's JSON on, each waits until the connections have room for it. */
+/** From this length of an event's JSON on, what one projection shows of it is given to all who see that before the next is made. */
 const LARGE = 16_384;
+/** After so many bytes, the connections must have room for more: one event takes that much again for each projection of it. */
+const BETWEEN_CHECKS = 262_144;
 /** Events delivered without yielding to the connections' writes. */
 const BATCH_SIZE = 50;
 /** The pause after a batch, per recipient, and its maximum: as long as writing takes. What arrives meanwhile goes out together. */
 const PAUSE_PER_RECIPIENT_MS = 0.02;
 const PAUSE_MAX_MS = 20;
-const NO_MEMBERS: ReadonlySet<Membership> = new Set();
 
 export class TenantConnections implements Subscriber {
   readonly #groups = new Map<string, AccessGroup<Membership>>();
-  /** By subscribed entity, and under ALL_ENTITIES. */
-  readonly #byEntity = new Map<string, Set<Membership>>();
+  readonly #byEntity = new MembersByEntity();
   readonly #stale = new Set<AccessGroup<Membership>>();
   /** With about the lengths of their JSON. */
   #queue: { event: CommittedEvent; length: number }[] = [];
@@ -45,6 +47,8 @@ export class TenantConnections implements Subscriber {
   readonly #delivered = new Set<LiveConnection>();
   #refreshing: Promise<void> | undefined;
   #nextBatchAt = Number.NEGATIVE_INFINITY;
+  /** Bytes handed to connections since they were last seen to have room. */
+  #unchecked = 0;
 
   constructor(
     private readonly app: App,
@@ -61,7 +65,7 @@ export class TenantConnections implements Subscriber {
     this.#groups.set(source.key, group);
     const membership = new Membership(this, group, connection, entities);
     group.members.add(membership);
-    this.#index(membership);
+    this.#byEntity.add(membership);
     return membership;
   }
 
@@ -76,9 +80,9 @@ export class TenantConnections implements Subscriber {
   setEntities(membership: Membership, entities: readonly string[]): boolean {
     const { group } = membership;
     if (!group.members.has(membership) || !this.#isOpen(group)) return false;
-    this.#unindex(membership);
+    this.#byEntity.remove(membership);
     membership.entities = entities;
-    this.#index(membership);
+    this.#byEntity.add(membership);
     return true;
   }
 
@@ -86,7 +90,7 @@ export class TenantConnections implements Subscriber {
   remove(membership: Membership): boolean {
     const { group } = membership;
     if (!group.members.delete(membership)) return false;
-    this.#unindex(membership);
+    this.#byEntity.remove(membership);
     if (group.members.size === 0) this.#removeGroup(group);
     return true;
   }
@@ -114,7 +118,7 @@ export class TenantConnections implements Subscriber {
     this.#queuedLength = 0;
     for (const member of [...this.#groups.values()].flatMap(({ members }) => [...members])) {
       if (member.connection.catchUp?.(member) === true) continue;
-      this.#unindex(member);
+      this.#byEntity.remove(member);
       member.connection.disconnect(member, 'gap');
     }
   }
@@ -135,26 +139,12 @@ export class TenantConnections implements Subscriber {
     if (this.#stale.size > 0) this.#refreshing ??= this.#refreshAll();
   }
 
-  #index(membership: Membership): void {
-    for (const entity of membership.entities) {
-      this.#byEntity.set(entity, (this.#byEntity.get(entity) ?? new Set()).add(membership));
-    }
-  }
-
-  #unindex(membership: Membership): void {
-    for (const entity of membership.entities) {
-      const members = this.#byEntity.get(entity);
-      members?.delete(membership);
-      if (members?.size === 0) this.#byEntity.delete(entity);
-    }
-  }
-
   /** Events without an entity go to all connections. */
   *#recipientsOf({ entity }: CommittedEvent): Iterable<ReadonlySet<Membership>> {
     if (entity === null) for (const { members } of this.#groups.values()) yield members;
     else {
-      yield this.#byEntity.get(entity) ?? NO_MEMBERS;
-      yield this.#byEntity.get(ALL_ENTITIES) ?? NO_MEMBERS;
+      yield this.#byEntity.of(entity);
+      yield this.#byEntity.of(ALL_ENTITIES);
     }
   }
 
@@ -190,9 +180,8 @@ export class TenantConnections implements Subscriber {
       if (next === undefined) break;
       this.#queuedLength -= next.length;
       const isLarge = next.length >= LARGE;
-      if (isLarge) await this.waiting.makeRoom();
-      recipients = Math.max(recipients, await this.#deliver(next.event));
-      if (isLarge) await this.#flush();
+      const collected = isLarge ? keepGarbageSmall() : undefined;
+      recipients = Math.max(recipients, await this.#deliver(next.event, isLarge).finally(collected));
     }
     await this.#flush();
     return recipients;
@@ -207,27 +196,34 @@ export class TenantConnections implements Subscriber {
     this.#delivered.clear();
   }
 
+  async #makeRoom(): Promise<void> {
+    this.#unchecked = 0;
+    await this.#flush();
+    await this.waiting.makeRoom();
+    await giveWay();
+  }
+
   /** Gives the event loop a turn between connections, and loads access that has changed meanwhile. Resolves to the number of recipients. */
-  async #deliver(event: CommittedEvent): Promise<number> {
+  async #deliver(event: CommittedEvent, isLarge: boolean): Promise<number> {
     let current = await this.#current(event);
     if (current === null) return 0;
-    const serializer = new EventSerializer(event, current.slug);
+    const serializer = new EventSerializer(event, current.slug, isLarge);
+    const all = (): Iterable<ReadonlySet<Membership>> => this.#recipientsOf(event);
     let recipients = 0;
-    for (const members of this.#recipientsOf(event)) {
-      recipients += members.size;
-      for (const member of members) {
-        const turn = giveWay();
-        if (turn !== undefined) {
-          await turn;
-          if (this.#stale.size > 0) current = await this.#current(event);
-          if (current === null) return recipients;
-          if (!member.group.members.has(member) || !this.#isOpen(member.group)) continue;
-        }
-        const { entity } = current;
-        const projection = entity === undefined ? null : member.group.projectionOf(entity);
-        member.connection.deliver(member, serializer, projection);
-        if (member.connection.flush !== undefined) this.#delivered.add(member.connection);
+    for (const member of isLarge ? byProjection(all, current.entity) : inAnyOrder(all())) {
+      recipients += 1;
+      const turn = this.#unchecked >= BETWEEN_CHECKS ? this.#makeRoom() : giveWay();
+      if (turn !== undefined) {
+        await turn;
+        if (this.#stale.size > 0) current = await this.#current(event);
+        if (current === null) return recipients;
       }
+      if (!member.group.members.has(member) || !this.#isOpen(member.group)) continue;
+      const { entity } = current;
+      const projection = entity === undefined ? null : member.group.projectionOf(entity);
+      member.connection.deliver(member, serializer, projection);
+      this.#unchecked += serializer.takeMade();
+      if (member.connection.flush !== undefined) this.#delivered.add(member.connection);
     }
     return recipients;
   }
@@ -284,7 +280,7 @@ export class TenantConnections implements Subscriber {
     if (!this.#isOpen(group)) return;
     this.#removeGroup(group);
     for (const member of [...group.members]) {
-      this.#unindex(member);
+      this.#byEntity.remove(member);
       member.connection.disconnect(member, reason);
     }
   }
