@@ -5,11 +5,12 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Claims } from '../src/access/jwt.ts';
 import { tokensOf } from '../src/access/resolve-caller.ts';
 import { LIMITS } from '../src/limits.ts';
+import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { newToken, sha256 } from '../src/runtime/tokens.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { addRole, bearer, botToken, changeRole, everyKind } from './support/credentials.ts';
-import { addUser, createPublicKey, PASSWORD, signIn } from './support/people.ts';
+import { addUser, createPublicKey, PASSWORD, registerBot, signIn } from './support/people.ts';
 import {
   ADMIN_SECRET,
   type Client,
@@ -64,6 +65,13 @@ async function statusBy(ticket: string, query = '', headers: Record<string, stri
 async function socketBy(ticket: string, headers: Record<string, string> = {}): Promise<[TestSocket, Json]> {
   const socket = keep(await openSocket(service.url, headers));
   return [socket, await socket.ask({ type: 'auth', token: ticket })];
+}
+
+/** The types of events up to the first of a type. */
+async function typesOf(stream: EventStream, last: string): Promise<string[]> {
+  const types: string[] = [];
+  while (types.at(-1) !== last) types.push((await stream.next()).event);
+  return types;
 }
 
 const write = (entity: string, values: Json, of: TestTenant = tenant) =>
@@ -306,6 +314,35 @@ describe('what a ticket names', () => {
     expect(types).toEqual(['record.created', 'record.updated', 'record.deleted']);
     expect((await deleted.next()).event).toBe('record.deleted');
     expect(nothing.events.filter(({ event }) => event.startsWith('record.'))).toEqual([]);
+  });
+
+  test('also narrows events that are not of records: to its entities, to none under a condition, and to the types it names', async () => {
+    const own = await newTenant();
+    await registerBot(service, own, 'helper');
+    const action = { type: 'update_record', values: { secret: 'set' } };
+    const rule = { name: 'mark', entity: 'articles', trigger: 'after_create', action };
+    expect((await own.post('/api/rules', rule)).status).toBe(201);
+    const articles = { entities: ['articles'] };
+    const conditions = { ...articles, filters: 'title = "other"' };
+    const named = { ...conditions, events: ['rule.executed', 'message.received', 'record.deleted'] };
+    const open = async (body: Json) => openBy(await ticketFor(own, body, own), '&agent_id=helper', own);
+    const all = await open({});
+    const narrowed = [await open(articles), await open(conditions), await open(named)];
+    await own.post('/agent-messages', { to_agent: 'helper', subject: 'secret', body: 'b' });
+    await write('articles', { title: 'one' }, own);
+    const { id } = (await write('articles', { title: 'other' }, own)).body.data;
+    const hasRuns = sql`select from platform.rule_runs where tenant_id = ${own.id}::uuid`;
+    do await runRulesOnce(service.app, new AbortController().signal);
+    while ((await service.app.db.first(hasRuns)) !== undefined);
+    const types = [...(await typesOf(all, 'rule.executed')), ...(await typesOf(all, 'rule.executed'))];
+    expect(types).toContain('message.received');
+    await own.delete(`/api/entities/articles/records/${id}`);
+    const others: string[][] = [];
+    for (const stream of narrowed) {
+      const seen = await typesOf(stream, 'record.deleted');
+      others.push([...new Set(seen.filter((type) => !type.startsWith('record.')))].sort());
+    }
+    expect(others).toEqual([['rule.executed'], [], ['message.received', 'rule.executed']]);
   });
 
   test('narrows a WebSocket: entities and events', async () => {

@@ -32,6 +32,16 @@ export function admits(names: readonly string[] | null, name: string): boolean {
   return names === null || names.includes(name);
 }
 
+/**
+ * Whether an event that is not of a record is among what is narrowed to. It has no values that a condition or a view could be asked
+ * of, and messages and notices have no entity either; but a type that the narrowing names is admitted.
+ */
+export function admitsOther({ entities, events, follow }: Narrowing, type: string): boolean {
+  if (events?.includes(type) === true) return true;
+  const isConditional = follow !== null && (follow.filters !== null || follow.view !== null);
+  return !isConditional && (entities === null || type.startsWith('rule.'));
+}
+
 /** A ticket that has just been used. */
 export interface UsedTicket {
   opener: Opener;

@@ -4,7 +4,7 @@
 // Contract: interface#sse, decisions#sse, decisions#status-codes.
 import type { Caller, TenantCaller } from '../access/caller.ts';
 import { type Credential, propertiesOf } from '../access/credential-kinds.ts';
-import { openerKey } from '../access/opener.ts';
+import { admitsOther, openerKey } from '../access/opener.ts';
 import { isPageAllowed, type Page } from '../access/origins.ts';
 import { callerOfOpener, isKnownGood, openerOf } from '../access/resolve-opener.ts';
 import { allows } from '../access/rights.ts';
@@ -250,9 +250,9 @@ class SseStream implements LiveConnection {
 
   /** A rule event may carry values of any field of its entity. A message needs read permission on its agent. */
   #isVisible({ type, entity, payload }: CommittedEvent, projection: Projection | null, caller: TenantCaller): boolean {
-    const { entities, agent } = this.filter;
+    const { entities, agent, given } = this.filter;
     const canRead = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);
-    if (type === DEFINITION_CHANGED) return false;
+    if (type === DEFINITION_CHANGED || !admitsOther(given, type)) return false;
     if (type === 'message.received') return agent !== null && payload?.to_agent === agent && canRead(agent);
     if (ADMIN_EVENTS.includes(type)) return caller.isTenantAdmin;
     if (type === 'message.chain_limit') return canRead(payload?.to_agent);

@@ -21,6 +21,8 @@ export interface StreamFilter {
   events: ReadonlySet<string> | null;
   /** The name of the agent whose messages are included. */
   agent: string | null;
+  /** What the ticket names. */
+  given: Narrowing;
 }
 
 export const StreamQuery = parameters({
@@ -72,6 +74,7 @@ export async function readFilter(app: App, caller: TenantCaller, query: StreamQu
     entities: common(entities, given.entities),
     events: common(events, given.events),
     agent: await agentOf(app, caller, query.agent_id),
+    given,
   };
 }
 
