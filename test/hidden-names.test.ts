@@ -210,6 +210,24 @@ describe('a field that was dropped and added again', () => {
   });
 });
 
+describe('a key that a role lists since a rename that was interrupted', () => {
+  test.each(['added', 'renamed to it'])('is not shown once a field is %s', async (how) => {
+    const clerk = await clerkOf({ fields: ['title', 'xsecret_new'] });
+    const fields = '/api/entities/task/fields';
+    const made =
+      how === 'added'
+        ? await tenant.post(fields, { key: 'xsecret_new', type: 'text' })
+        : await tenant.patch(`${fields}/xsecret`, { key: 'xsecret_new' });
+    expect(made.status, made.text).toBeLessThan(300);
+    expect((await tenant.post(TASKS, { title: 'a', xsecret_new: 'xsecret_low' })).status).toBe(201);
+    for (const path of [TASKS, '/api/entities/task', fields]) {
+      const { status, text } = await clerk.get(path);
+      expect(status).toBe(200);
+      expect(text).not.toMatch(HIDDEN);
+    }
+  });
+});
+
 describe('a duplicate in a unique field that the caller may not see', () => {
   test('gets 409 without the name of the field', async () => {
     expect(

@@ -38,6 +38,7 @@ export async function addField(lock: DefinitionLock, entity: Entity, field: Fiel
   const optional: Field = { ...field, required: false };
   const verify = (at: Entity) => requireFillable(lock, at, field);
   if (field.required) await verify(entity);
+  await unlistInRoles(lock, entity, field.key);
   await withCleanup(lock, entity, async () => {
     if (indexes.length > 0) {
       await onEntity(lock, entity, (tx, current) => bumpVersion(tx, current, reserve(current, field.slot)));
@@ -103,6 +104,7 @@ export async function renameField(
     if (replaced > 0) await lock.app.invalidations.publish('role', lock.tenant.id);
     return replaced > 0;
   };
+  await unlistInRoles(lock, entity, key);
   const isInRoles = await replaceInRoles([field.key, key]);
   if (isInRoles) await waitForStaleCopies(lock.app);
   await onEntity(lock, entity, async (tx, current) => {
@@ -114,6 +116,14 @@ export async function renameField(
   });
   if (isInRoles) await waitForStaleCopies(lock.app);
   await replaceInRoles([]);
+}
+
+/** No role may list as visible what no field has as its key yet: only an interrupted rename has left it there. */
+async function unlistInRoles(lock: DefinitionLock, entity: Entity, key: string): Promise<void> {
+  const changed = await onEntity(lock, entity, (tx, current) => replaceKeyInRoles(tx, current, key, [], ['fields']));
+  if (changed === 0) return;
+  await lock.app.invalidations.publish('role', lock.tenant.id);
+  await waitForStaleCopies(lock.app);
 }
 
 /**
