@@ -1,7 +1,9 @@
 // How much a tenant may define: numbers of roles, views, users, keys and bots, and the text of each definition.
 // Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { cleanUpOnce } from '../src/events/retention.ts';
 import { LIMITS } from '../src/limits.ts';
+import { sql } from '../src/runtime/sql.ts';
 import { invalidationsReceived } from './support/credentials.ts';
 import { createEntity, fields } from './support/entities.ts';
 import { type Answer, startService, type TestService, type TestTenant } from './support/service.ts';
@@ -314,6 +316,31 @@ describe('texts', () => {
     const former = data.filter(({ isActive }) => !isActive).length;
     expect(former).toBeGreaterThan(100);
     expect(former * 60_000).toBeLessThan(8_388_608);
+  });
+
+  test('bots revoked more than an hour ago that are not listed keep no permissions, so that no number of them fills the disk', async () => {
+    const other = await service.tenant();
+    await runInSchema(
+      service,
+      other,
+      `insert into platform.bots (id, tenant_id, name, secret_hash, permissions, revoked_at)
+        select gen_random_uuid(), '${other.id}', 'former-' || i, '\\x00',
+          jsonb_build_object('entities', p.entities), now() - make_interval(mins => 2 * i)
+        from generate_series(1, 1600) as i,
+          (select jsonb_object_agg('view:v' || n, '["read"]'::jsonb) as entities from generate_series(1, 100) as n) as p`,
+    );
+    const bytesOf = async () => {
+      const rows = await service.app.db.rows<{ name: string; bytes: number }>(sql`
+        select name, octet_length(permissions::text) as bytes from platform.bots where tenant_id = ${other.id}::uuid`);
+      return new Map(rows.map(({ name, bytes }) => [name, bytes]));
+    };
+    const listed = (await other.get('/api/auth/bots')).body;
+    const { signal } = new AbortController();
+    while ((await cleanUpOnce(service.app, signal)) > 0);
+    const kept = [...(await bytesOf())].filter(([, bytes]) => bytes > 1_000).map(([name]) => name);
+    expect(kept.sort()).toEqual(Array.from({ length: LIMITS.bot.revokedShown }, (_, i) => `former-${i + 1}`).sort());
+    expect((await bytesOf()).size).toBe(1_600);
+    expect((await other.get('/api/auth/bots')).body).toEqual(listed);
   });
 
   test('the fields of an entity have at most 256 KiB, and a larger stored definition can be made smaller', async () => {

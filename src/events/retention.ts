@@ -1,9 +1,9 @@
 // Retention: events and deliveries are kept EVENT_RETENTION_DAYS, or as long as a tenant's shorter setting says, and keys that have
 // ended as long as events, whose actors they are; read messages, ended invitations and password resets 30 days from then; responses
 // under an Idempotency-Key, counts of rule chains and of slow lists 24 hours, usage 400 days, sessions and tickets until
-// they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one go to
-// the default partition, from which they are deleted by age. An advisory lock lets one process change partitions. The worker
-// also builds the indexes by record that partitions lack (record-indexes.ts).
+// they expire. Revoked bots stay, most of them without their permissions. Events are partitioned by UTC day, and partitions are added
+// some days ahead. Events of a day without one go to the default partition, from which they are deleted by age. An advisory lock lets
+// one process change partitions. The worker also builds the indexes by record that partitions lack (record-indexes.ts).
 // Contract: decisions#retention.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -21,6 +21,8 @@ const DAY_MS = 86_400_000;
 const POLL_MS = 10 * 60_000;
 /** Rows deleted by one statement. */
 const BATCH_ROWS = 1_000;
+/** Stored permissions that are larger are some; a few small ones are not worth a change. */
+const EMPTY_BYTES = 100;
 /** The wait for a lock on the table; the next round repeats a change that exceeds it. */
 const LOCK_TIMEOUT_MS = 1_000;
 
@@ -215,7 +217,26 @@ function expired(now: Date, keptDays: number): Sql[] {
       sql`created_at < ${before(LIMITS.mcpSession.ttlHours * 3_600_000)}::timestamptz`,
     ),
     deletion(sql`platform.stream_tickets`, sql`expires_at < ${before(0)}::timestamptz`),
+    emptiedBots(before(LIMITS.bot.ttlS * 1_000)),
   ];
+}
+
+/**
+ * Takes the permissions from a batch of bots that were revoked too long ago to be listed, and that have no tokens left. The bots
+ * stay: they are revoked for good, and their names are in the history.
+ */
+function emptiedBots(revokedBefore: string): Sql {
+  return sql`
+    update platform.bots set permissions = '{"entities": {}}'
+    where id = any(array(
+      select id from (
+        select id, revoked_at, row_number() over (partition by tenant_id order by revoked_at desc, id desc) as place
+        from platform.bots
+        where revoked_at is not null and pg_column_size(permissions) > ${EMPTY_BYTES}::int
+      ) as former
+      where place > ${LIMITS.bot.revokedShown}::int and revoked_at < ${revokedBefore}::timestamptz
+      limit ${BATCH_ROWS}::int))
+    returning 1`;
 }
 
 /** Deletes at most a batch, without rows that another process is deleting. */
