@@ -128,6 +128,36 @@ describe('a rule’s definition', () => {
   });
 });
 
+describe('a field that a rule of another entity fills', () => {
+  test('is neither renamed, retyped nor dropped while the rule does; the fields of others with its key are', async () => {
+    const tenant = await newTenant();
+    const { id } = await rule(tenant, 'after_create', APPEND);
+    const field = '/api/entities/log/fields/line';
+    const refusals = [
+      await tenant.patch(field, { key: 'text' }),
+      await tenant.patch(field, { type: 'json' }),
+      await tenant.delete(`${field}?confirm=line`),
+    ];
+    for (const { status, body } of refusals) {
+      expect([status, body.error?.message]).toEqual([409, 'line is used by rule a rule; change these first']);
+    }
+    const alike = { name: 'other', fields: [{ key: 'line', type: 'text' }] };
+    expect((await tenant.post('/api/entities', alike)).status).toBe(201);
+    expect((await tenant.patch('/api/entities/other/fields/line', { key: 'text' })).status).toBe(200);
+    expect((await tenant.delete(`/api/rules/${id}`)).status).toBe(200);
+    expect((await tenant.patch(field, { key: 'text' })).status).toBe(200);
+  });
+
+  test.each(['\n', '\t', '\v', ' '])('nor one that a text names after %j', async (space) => {
+    const tenant = await newTenant();
+    await rule(tenant, 'after_create', { ...APPEND, values: { line: `{{${space}note}}` } });
+    expect((await tenant.patch('/api/entities/task/fields/note', { key: 'text' })).status).toBe(409);
+    const unknown = { ...APPEND, values: { line: `{{${space}later}}` } };
+    const body = { name: 'unknown', entity: 'task', trigger: 'after_create', action: unknown };
+    expect((await tenant.post('/api/rules', body)).status).toBe(400);
+  });
+});
+
 describe('before rules', () => {
   test('reject fails with 400 BUSINESS_RULE_ERROR and its message, and nothing is written', async () => {
     const tenant = await newTenant();

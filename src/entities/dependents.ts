@@ -1,5 +1,5 @@
-// What depends on a field's key: field lists and row filters of roles, conditions of views, rules and webhooks. A rename or drop
-// updates the lists, so that a hidden field stays hidden; conditions that name the key must be changed first.
+// What depends on a field's key: field lists and row filters of roles, conditions of views, rules and webhooks, and what rules
+// fill in. A rename or drop updates the lists, so that a hidden field stays hidden; what else names the key must be changed first.
 // Contract: decisions#field-changes, decisions#roles.
 import { conflict } from '../errors.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
@@ -8,7 +8,10 @@ import type { Entity, Field } from './field.ts';
 /** Of the view `v`, as they were written: as JSON, a line break before a key would be a letter of it. */
 const CONDITIONS = sql`(select string_agg(c ->> 'condition', ' ') from jsonb_array_elements(v.filter_dsl -> 'validate') as c)`;
 
-/** 409 when a condition uses the key, on this entity or, through a relation, on another. */
+/** Of the rule `b`, without the escapes of JSON, for the same reason. */
+const ACTION = sql`regexp_replace(b.action::text, ${String.raw`\\(u[0-9a-f]{4}|.)`}::text, ' ', 'g')`;
+
+/** 409 when a condition or an action uses the key, on this entity or, through a relation, on another, or a rule fills the field. */
 export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Field, 'key'>): Promise<void> {
   const own = `\\m${field.key}\\M`;
   const related = `\\.${field.key}\\M`;
@@ -24,7 +27,9 @@ export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Fi
     union all
     select 'rule', b.name
     from ${table('business_rules')} as b
-    where concat(b.condition, ' ', b.action) ~ case when b.entity_id = ${entity.id}::uuid then ${own} else ${related} end
+    where concat(b.condition, ' ', ${ACTION}) ~ case when b.entity_id = ${entity.id}::uuid then ${own} else ${related} end
+      or (b.action ->> 'type' = 'create_record' and b.action ->> 'entity' = ${entity.name}::text
+        and b.action -> 'values' ? ${field.key}::text)
     union all
     select 'webhook', w.id::text
     from platform.webhook_subscriptions as w

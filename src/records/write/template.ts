@@ -23,8 +23,13 @@ export function render(value: unknown, entity: Entity, row: RecordRow, rule?: st
 
 /** The field keys that the placeholders of a value name, each once. */
 export function placeholdersIn(value: unknown): string[] {
-  const text = JSON.stringify(value) ?? '';
-  return [...new Set([...text.matchAll(PLACEHOLDER)].map(([, key]) => key as string))];
+  const keys = new Set<string>();
+  // Each text by itself: as JSON, a line break in a placeholder would be a letter.
+  JSON.stringify(value, (_, item) => {
+    if (typeof item === 'string') for (const [, key] of item.matchAll(PLACEHOLDER)) keys.add(key as string);
+    return item;
+  });
+  return [...keys];
 }
 
 class Template {
