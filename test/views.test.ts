@@ -1,6 +1,9 @@
 // Views over HTTP: their definitions, their permissions, and their records. Contract: interface#view, interface#views.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Operation } from '../src/access/rights.ts';
+import { lockDefinitions } from '../src/entities/entities.ts';
+import { identifier, sql } from '../src/runtime/sql.ts';
+import { schemaOf } from '../src/tenants/tenants.ts';
 import { addRole, bearer, changeRole, invalidationsReceived, userToken, withRole } from './support/credentials.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -319,11 +322,65 @@ describe('when the entity changes', () => {
     },
   );
 
+  test('a view made while a field is renamed names it by a key that it has, before and after', async () => {
+    const { tenant } = await tenantWithTasks();
+    const role = await addRole(service, tenant, {
+      permissions: {},
+      entities: { task: { fields: ['title', 'owner'] } },
+    });
+    const renaming = tenant.patch('/api/entities/task/fields/owner', { key: 'holder' });
+    // From here on it waits for the copies of the role that processes have.
+    const listed = async (): Promise<string[]> =>
+      (await tenant.get(`/api/roles/${role.name}`)).body.data.entities.task.fields;
+    while ((await listed()).length < 3) await Bun.sleep(5);
+    const view = {
+      entitySlug: 'task',
+      name: 'x',
+      slug: 'mine',
+      filterDsl: { validate: [{ condition: 'owner = "me"' }] },
+    };
+    expect((await tenant.post('/api/views', view)).status).toBe(201);
+    const { status, body } = await renaming;
+    expect([status, body.error?.message]).toEqual([409, 'owner is used by view mine; change these first']);
+    expect((await tenant.get('/api/views/mine/records')).status).toBe(200);
+    expect(await listed()).toEqual(['title', 'owner']);
+    const later = await tenant.post('/api/entities/task/fields', { key: 'holder', type: 'text' });
+    expect([later.status, await listed()]).toEqual([201, ['title', 'owner']]);
+  });
+
+  // The embedded database has one session, so nothing runs concurrently.
+  if (process.env.DATABASE_URL) {
+    test.each(['made', 'changed'])('a view %s while a field is renamed is checked against the new key', async (how) => {
+      const { tenant } = await tenantWithTasks();
+      const schema = schemaOf(tenant.id);
+      const filterDsl = { validate: [{ condition: 'owner = "me"' }] };
+      const { written } = await service.app.db.slow.begin(async (tx) => {
+        await lockDefinitions(tx, schema);
+        let isOver = false;
+        const sent =
+          how === 'made'
+            ? tenant.post('/api/views', { entitySlug: 'task', name: 'x', slug: 'mine', filterDsl })
+            : tenant.put('/api/views/open-tasks', { filterDsl });
+        const written = sent.finally(() => {
+          isOver = true;
+        });
+        const waits = sql`
+          select from pg_locks as l join pg_database as d on d.oid = l.database
+          where d.datname = current_database() and l.locktype = 'advisory' and not l.granted`;
+        while (!isOver && (await service.app.db.first(waits)) === undefined) await Bun.sleep(5);
+        await tx.rows(sql`
+          update ${identifier(schema, 'field_definitions')} set key = 'holder' where key = 'owner'`);
+        return { written };
+      });
+      const { status, body } = await written;
+      expect([status, body.error?.details?.[0].path]).toEqual([400, 'filterDsl.validate.0.condition']);
+    });
+  }
+
   test('a view whose condition names a missing field is 409, and never read without its condition', async () => {
     const { tenant, ids } = await tenantWithTasks();
     const reader = await withRole(service, tenant, { permissions: { 'view:open-tasks': ['read'] } });
-    const { identifier, sql } = await import('../src/runtime/sql.ts');
-    const schema = `t_${tenant.id.replaceAll('-', '')}`;
+    const schema = schemaOf(tenant.id);
     await service.app.db.rows(sql`
       update ${identifier(schema, 'field_definitions')} set key = 'state' where key = 'status'`);
     await service.app.invalidations.publish('catalog', tenant.id);

@@ -4,7 +4,7 @@
 // and verify again; (4) backfill values and build indexes; (5) make the next definition the current one; (6) clean
 // up values and indexes that no field uses any more. Cleanup also undoes a change that fails before (5). All of it
 // runs under the definition lock, whose next holder cleans up after a crash. Contract: decisions#field-changes.
-import { conflict, notFound } from '../errors.ts';
+import { conflict, notFound, ServiceError } from '../errors.ts';
 import type { Cause } from '../events/outbox.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { announceChange } from './announcement.ts';
@@ -12,7 +12,7 @@ import { backfill, countValues, waitForOlderWrites, waitForStaleCopies } from '.
 import { bumpVersion, type Catalog, deleteFieldRow, insertFields, loadCatalog, updateFieldRow } from './catalog.ts';
 import { withCleanup } from './cleanup.ts';
 import type { DefinitionLock } from './definition-lock.ts';
-import { replaceKeyInRoles } from './dependents.ts';
+import { replaceKeyInRoles, requireNoDependents } from './dependents.ts';
 import type { Entity, Field } from './field.ts';
 import { buildIndexes } from './index-building.ts';
 import { fieldIndexes, possibleIndexes, type RecordIndex, requiredIndexes } from './indexes.ts';
@@ -90,7 +90,7 @@ function missingIndexes(entity: Entity, field: Field, next: Field): RecordIndex[
 
 /**
  * Changes a field's key. Meanwhile, roles that list the old key list both, so that no process ever shows a field that a
- * role hides.
+ * role hides. 409 when something that names the old key has been made meanwhile.
  */
 export async function renameField(
   lock: DefinitionLock,
@@ -107,13 +107,20 @@ export async function renameField(
   await unlistInRoles(lock, entity, key);
   const isInRoles = await replaceInRoles([field.key, key]);
   if (isInRoles) await waitForStaleCopies(lock.app);
-  await onEntity(lock, entity, async (tx, current) => {
-    const found = current.fields.find(({ id }) => id === field.id);
-    if (found === undefined) throw notFound('field');
-    await updateFieldRow(tx, current, { ...found, key });
-    await bumpVersion(tx, current, {});
-    await announceChange(tx, cause, current, { ...field, key });
-  });
+  try {
+    await onEntity(lock, entity, async (tx, current) => {
+      const found = current.fields.find(({ id }) => id === field.id);
+      if (found === undefined) throw notFound('field');
+      await requireNoDependents(tx, current, field);
+      await updateFieldRow(tx, current, { ...found, key });
+      await bumpVersion(tx, current, {});
+      await announceChange(tx, cause, current, { ...field, key });
+    });
+  } catch (error) {
+    // After any other failure the key may have been changed.
+    if (error instanceof ServiceError && error.ecode === 'CONFLICT') await unlistInRoles(lock, entity, key);
+    throw error;
+  }
   if (isInRoles) await waitForStaleCopies(lock.app);
   await replaceInRoles([]);
 }
@@ -173,6 +180,7 @@ async function makeCurrent(
   cause: Cause | null,
 ): Promise<void> {
   await onEntity(lock, entity, async (tx, current) => {
+    if (next.type !== field.type || next.slot !== field.slot) await requireNoDependents(tx, current, field);
     await updateFieldRow(tx, current, next);
     const retired = without(current, next.slot);
     await bumpVersion(tx, current, { retiredSlots: next.slot === field.slot ? retired : [...retired, field.slot] });
@@ -183,6 +191,8 @@ async function makeCurrent(
 /** With a cause, the change is announced. */
 async function removeField(lock: DefinitionLock, entity: Entity, field: Field, cause: Cause | null): Promise<void> {
   const changedRoles = await onEntity(lock, entity, async (tx, current) => {
+    // What names the key may have been made meanwhile. A field whose adding failed goes nevertheless.
+    if (cause !== null) await requireNoDependents(tx, current, field);
     await deleteFieldRow(tx, current, field.id);
     await bumpVersion(tx, current, { retiredSlots: [...current.retiredSlots, field.slot] });
     if (cause !== null) await announceChange(tx, cause, current, field);

@@ -6,7 +6,8 @@ import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
 import { type App, perApp } from '../app.ts';
 import { announceView, changerOf } from '../entities/announcement.ts';
-import { type Catalog, catalogOf } from '../entities/catalog.ts';
+import { type Catalog, catalogOf, loadCatalog } from '../entities/catalog.ts';
+import { lockDefinitions } from '../entities/entities.ts';
 import type { Entity } from '../entities/field.ts';
 import { conflict, notFound } from '../errors.ts';
 import { notifyCommitted } from '../events/publication.ts';
@@ -14,7 +15,7 @@ import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
-import { identifier, notKept, sql, type Tx } from '../runtime/sql.ts';
+import { notKept, sql, type Tx } from '../runtime/sql.ts';
 import { jsonBytes } from '../runtime/text.ts';
 import { requireRoom, requireTextFits } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
@@ -81,50 +82,55 @@ export async function listViews(app: App, caller: TenantCaller): Promise<View[]>
 
 /** Creates a view. 400 with every problem, 404 for an unknown entity, 409 for a duplicate slug. */
 export async function createView(app: App, caller: TenantCaller, body: NewView): Promise<View> {
-  const catalog = await catalogOf(app, caller.tenant);
-  const entity = catalog.byName.get(body.entitySlug);
   requireFits(body, 'a view', LIMITS.definitionBytesMax);
-  const input = check(NewView, body, ({ filterDsl }) =>
-    entity === undefined ? [] : dslProblems(filterDsl, catalog, caller, entity),
-  );
-  if (entity === undefined) throw notFound('entity');
-  const { slug, name, description, filterDsl } = input;
-  const row = await app.db.begin(async (tx) => {
+  const { row, catalog, entity } = await app.db.begin(async (tx) => {
+    const locked = await lockCatalog(tx, caller.tenant);
+    const of = locked.byName.get(body.entitySlug);
+    const { slug, name, description, filterDsl } = check(NewView, body, (valid) =>
+      of === undefined ? [] : dslProblems(valid.filterDsl, locked, caller, of),
+    );
+    if (of === undefined) throw notFound('entity');
     await requireRoom(tx, caller.tenant, 'views');
     await requireTextFits(tx, caller.tenant, 'views', jsonBytes(body));
-    // Until the commit, the entity cannot be deleted, with its views.
-    const kept = await tx.first(sql`
-      select from ${identifier(entity.schema, 'entity_definitions')} where id = ${entity.id}::uuid for key share`);
-    if (kept === undefined) throw notFound('entity');
-    return tx.first<ViewRow>(sql`
+    const added = await tx.first<ViewRow>(sql`
       insert into platform.views (id, tenant_id, slug, entity_id, name, description, filter_dsl)
-      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${slug}, ${entity.id}::uuid, ${name}, ${description ?? null},
+      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${slug}, ${of.id}::uuid, ${name}, ${description ?? null},
         ${JSON.stringify(storedDsl(filterDsl))}::text::jsonb)
       on conflict (tenant_id, slug) do nothing
       returning ${COLUMNS}`);
+    return { row: added, catalog: locked, entity: of };
   });
-  if (row === undefined) throw conflict(`a view ${slug} already exists`);
+  if (row === undefined) throw conflict(`a view ${body.slug} already exists`);
   await app.invalidations.publish('catalog', caller.tenant.id);
   return visibleView(row, catalog, caller, entity);
 }
 
+/** Until the transaction ends, no entity is dropped and no field that a condition may name is dropped or renamed. */
+async function lockCatalog(tx: Tx, tenant: Tenant): Promise<Catalog> {
+  await lockDefinitions(tx, tenant.schema);
+  return loadCatalog(tx, tenant);
+}
+
 /** Changes name, description and conditions; the slug is fixed, because permissions name it. 400, 404. */
 export async function updateView(app: App, caller: TenantCaller, slug: string, body: ViewChange): Promise<View> {
-  const { view, entity, catalog } = await viewFor(app, caller, slug);
+  const { view } = await viewFor(app, caller, slug);
   const { id: _, entity_id: __, createdAt, updatedAt, ...rest } = view;
   requireFits({ ...rest, ...body }, 'a view', LIMITS.definitionBytesMax);
-  const { name, description, filterDsl } = check(ViewChange, body, (valid) => {
-    const fixed = { slug: view.slug, entitySlug: entity.name };
-    const changed = (['slug', 'entitySlug'] as const).filter((path) => (valid[path] ?? fixed[path]) !== fixed[path]);
-    const problems = dslProblems(valid.filterDsl, catalog, caller, entity);
-    return [...changed.map((path) => ({ path, message: 'cannot be changed' })), ...problems];
-  });
-  const dsl = filterDsl === undefined ? null : JSON.stringify(storedDsl(filterDsl));
-  const row = await app.db.begin(async (tx) => {
+  const { row, catalog, entity } = await app.db.begin(async (tx) => {
+    const locked = await lockCatalog(tx, caller.tenant);
+    const of = locked.byId.get(view.entity_id);
+    if (of === undefined) throw notFound('view');
+    const { name, description, filterDsl } = check(ViewChange, body, (valid) => {
+      const fixed = { slug: view.slug, entitySlug: of.name };
+      const changed = (['slug', 'entitySlug'] as const).filter((path) => (valid[path] ?? fixed[path]) !== fixed[path]);
+      const problems = dslProblems(valid.filterDsl, locked, caller, of);
+      return [...changed.map((path) => ({ path, message: 'cannot be changed' })), ...problems];
+    });
+    const dsl = filterDsl === undefined ? null : JSON.stringify(storedDsl(filterDsl));
     await requireTextFits(tx, caller.tenant, 'views', jsonBytes({ ...rest, ...body }) - jsonBytes(rest));
     if (dsl !== null && (await willChange(tx, caller.tenant, view.id, dsl)))
-      await announceView(tx, changerOf(caller), view, entity);
-    return tx.first<ViewRow>(sql`
+      await announceView(tx, changerOf(caller), view, of);
+    const changed = await tx.first<ViewRow>(sql`
       update platform.views
       set name = coalesce(${name ?? null}, name),
         description = case when ${description === undefined}::boolean then description else ${description ?? null} end,
@@ -132,6 +138,7 @@ export async function updateView(app: App, caller: TenantCaller, slug: string, b
         updated_at = now()
       where tenant_id = ${caller.tenant.id}::uuid and id = ${view.id}::uuid
       returning ${COLUMNS}`);
+    return { row: changed, catalog: locked, entity: of };
   });
   await app.invalidations.publish('catalog', caller.tenant.id);
   notifyCommitted(app, { tenantId: caller.tenant.id, change: null });
