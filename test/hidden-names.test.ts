@@ -228,6 +228,24 @@ describe('a key that a role lists since a rename that was interrupted', () => {
   });
 });
 
+describe('a field that is renamed', () => {
+  test('stays hidden from a role that hides it by its old key since the rename has begun', async () => {
+    const early = await addRole(service, tenant, {
+      permissions: {},
+      entities: { task: { excludeFields: ['xsecret'] } },
+    });
+    const renaming = tenant.patch('/api/entities/task/fields/xsecret', { key: 'xsecret_new' });
+    // From here on it waits for the copies of the role that processes have.
+    const hidden = async () => (await tenant.get(`/api/roles/${early.name}`)).body.data.entities.task.excludeFields;
+    while ((await hidden()).length < 2) await Bun.sleep(5);
+    const clerk = await clerkOf({ excludeFields: ['xsecret'] });
+    const { status } = await renaming;
+    const key = status === 200 ? 'xsecret_new' : 'xsecret';
+    expect((await tenant.post(TASKS, { title: 'a', [key]: 'xsecret_low' })).status).toBe(201);
+    for (const path of [TASKS, '/api/entities/task']) expect((await clerk.get(path)).text).not.toMatch(HIDDEN);
+  });
+});
+
 describe('a duplicate in a unique field that the caller may not see', () => {
   test('gets 409 without the name of the field', async () => {
     expect(

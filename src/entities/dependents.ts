@@ -43,6 +43,17 @@ export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Fi
   );
 }
 
+/** 409 when a role lists the key without the next one: it was made or changed since the rename began to list both. */
+export async function requireListedTogether(tx: Tx, entity: Entity, key: string, next: string): Promise<void> {
+  const role = await tx.first<{ name: string }>(sql`
+    select r.name
+    from ${identifier(entity.schema, 'roles')} as r, unnest(array['fields', 'excludeFields']) as l (name)
+    where r.entities -> ${entity.name}::text -> l.name ? ${key}::text
+      and not r.entities -> ${entity.name}::text -> l.name ? ${next}::text
+    limit 1`);
+  if (role !== undefined) throw conflict(`the role ${role.name} has come to list ${key} meanwhile; try again`);
+}
+
 /** Replaces a key in the field lists of roles. Resolves to the number of roles that listed it. */
 export async function replaceKeyInRoles(
   tx: Tx,

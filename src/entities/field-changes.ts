@@ -12,7 +12,7 @@ import { backfill, countValues, waitForOlderWrites, waitForStaleCopies } from '.
 import { bumpVersion, type Catalog, deleteFieldRow, insertFields, loadCatalog, updateFieldRow } from './catalog.ts';
 import { withCleanup } from './cleanup.ts';
 import type { DefinitionLock } from './definition-lock.ts';
-import { replaceKeyInRoles, requireNoDependents } from './dependents.ts';
+import { replaceKeyInRoles, requireListedTogether, requireNoDependents } from './dependents.ts';
 import type { Entity, Field } from './field.ts';
 import { buildIndexes } from './index-building.ts';
 import { fieldIndexes, possibleIndexes, type RecordIndex, requiredIndexes } from './indexes.ts';
@@ -112,6 +112,7 @@ export async function renameField(
       const found = current.fields.find(({ id }) => id === field.id);
       if (found === undefined) throw notFound('field');
       await requireNoDependents(tx, current, field);
+      await requireListedTogether(tx, current, field.key, key);
       await updateFieldRow(tx, current, { ...found, key });
       await bumpVersion(tx, current, {});
       await announceChange(tx, cause, current, { ...field, key });
