@@ -17,6 +17,11 @@ function isSuspended(tenantId: Sql): Sql {
   return sql`exists (select from platform.tenants as s where s.id = ${tenantId} and s.status = 'suspended')`;
 }
 
+/** Times are rounded to milliseconds: without the one more, a run that has just been queued might not be due yet. */
+function isDue(run: Sql): Sql {
+  return sql`${run}.next_at <= now() + interval '1 ms'`;
+}
+
 /** The tenants that have due runs, without suspended ones. */
 export async function tenantsWithDueRuns(queries: Queries): Promise<string[]> {
   // One step per tenant, however many runs each has.
@@ -30,7 +35,7 @@ export async function tenantsWithDueRuns(queries: Queries): Promise<string[]> {
     )
     select t.id from tenant as t
     where exists (
-      select from platform.rule_runs as r where r.tenant_id = t.id and not r.is_blocked and r.next_at <= now())
+      select from platform.rule_runs as r where r.tenant_id = t.id and not r.is_blocked and ${isDue(sql`r`)})
       and not ${isSuspended(sql`t.id`)}`);
   return rows.map(({ id }) => id);
 }
@@ -73,11 +78,11 @@ function claim(tenantId: string): Sql {
       select f.position, ${ASYNC_COMMIT} as setting
       from (
         select d.position, d.next_at, d.record_id from platform.rule_runs as d
-        where d.tenant_id = ${tenantId}::uuid and not d.is_blocked and d.next_at <= now()
+        where d.tenant_id = ${tenantId}::uuid and not d.is_blocked and ${isDue(sql`d`)}
         order by d.next_at, d.position
         limit ${LOOKED_AT}::int
       ) as l
-      join platform.rule_runs as f on f.position = l.position and f.next_at <= now()
+      join platform.rule_runs as f on f.position = l.position and ${isDue(sql`f`)}
       where not exists (
         select from platform.rule_runs as e where e.record_id = l.record_id and e.tenant_id = ${tenantId}::uuid and e.position < l.position)
         and not ${isSuspended(sql`${tenantId}::uuid`)}
@@ -100,7 +105,7 @@ function markBlocked(tenantId: string): Sql {
     with looked_at as materialized (
       select d.position, d.record_id
       from platform.rule_runs as d
-      where d.tenant_id = ${tenantId}::uuid and not d.is_blocked and d.next_at <= now()
+      where d.tenant_id = ${tenantId}::uuid and not d.is_blocked and ${isDue(sql`d`)}
       order by d.next_at, d.position
       limit ${LOOKED_AT_TO_MARK}::int
     ), behind as materialized (
