@@ -3,6 +3,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import process from 'node:process';
 import { unavailable } from '../src/errors.ts';
+import { EARLIEST, type FeedPosition, laterOf, positionAt } from '../src/events/feed.ts';
+import type { FeedHead } from '../src/events/feed-heads.ts';
+import { isSeenIn, parseSnapshot } from '../src/events/snapshot.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { addRole, adminSession, changeRole, platformKey } from './support/credentials.ts';
 import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
@@ -216,6 +219,112 @@ describe('a filtered event stream', () => {
     const either = await open('amount = 5 OR amount = 12');
     for (const amount of [5, 11, 12]) await createRecord(other, DEALS, { title: `${amount}`, amount });
     expect(shown(await nextRecord(either))).toBe('record.created 12');
+  });
+});
+
+describe.each(['stream', 'subscription'])('a ticket with since, and a %s that names its own,', (kind) => {
+  /** The titles of the deals that it shows, up to the last one, which is created once it is open. */
+  async function titles(other: TestTenant, named: string, own: string): Promise<string[]> {
+    const path = `/api/v1/tenants/${other.slug}/events/tickets`;
+    const { ticket } = (await other.post(path, { entities: 'deals', since: named })).body.data;
+    const next = kind === 'stream' ? await streamed(other, ticket, own) : await subscribed(ticket, own);
+    await createRecord(other, DEALS, { title: 'last' });
+    const seen: string[] = [];
+    while (seen.at(-1) !== 'last') seen.push(await next());
+    return seen;
+  }
+
+  async function streamed(other: TestTenant, ticket: string, since: string): Promise<() => Promise<string>> {
+    const query = `?${new URLSearchParams({ ticket, since })}`;
+    const opened = keep(await openEvents(service.url, other.slug, '', query));
+    return async () => (await nextRecord(opened)).data.data.fields.title;
+  }
+
+  async function subscribed(ticket: string, since: string): Promise<() => Promise<string>> {
+    const socket = keep(await subscribeSocket(service.url, ticket));
+    socket.send({ type: 'subscribe', entity: 'deals', since });
+    expect(await socket.next()).toEqual({ type: 'subscribed', entity: 'deals' });
+    return async () => (await socket.next()).data.title;
+  }
+
+  test('begins at the later of the two', async () => {
+    const other = await newTenant();
+    const cursors: string[] = [];
+    for (const title of ['a', 'b', 'c']) {
+      cursors.push(await now(other));
+      await createRecord(other, DEALS, { title });
+    }
+    const [first = '', second = '', third = ''] = cursors;
+    const found: Record<string, string[]> = {};
+    found['earliest, after a'] = await titles(other, second, 'earliest');
+    found['earliest, after now'] = await titles(other, '', 'earliest');
+    found['before a, after now'] = await titles(other, '', first);
+    found['after b, after now'] = await titles(other, '', third);
+    found['before a, after a'] = await titles(other, second, first);
+    found['after b, after a'] = await titles(other, second, third);
+    found['now, after a'] = await titles(other, second, '');
+    found['after a, from the earliest on'] = await titles(other, 'earliest', second);
+    expect(found).toEqual({
+      'earliest, after a': ['b', 'c', 'last'],
+      'earliest, after now': ['last'],
+      'before a, after now': ['last'],
+      'after b, after now': ['last'],
+      'before a, after a': ['b', 'c', 'last'],
+      'after b, after a': ['c', 'last'],
+      'now, after a': ['last'],
+      'after a, from the earliest on': ['b', 'c', 'last'],
+    });
+  });
+});
+
+describe('the later of two positions', () => {
+  interface Written {
+    seq: number;
+    xid: bigint;
+    endsAt: number;
+  }
+  const isSeen = ({ snapshot, last }: FeedPosition['seen'], { seq, xid }: Written): boolean =>
+    seq <= (last ?? seq) && isSeenIn(parseSnapshot(snapshot), xid);
+  const isBefore = ({ seen, cut }: FeedPosition, event: Written): boolean =>
+    isSeen(seen, event) || (cut !== null && event.seq <= cut.number && isSeen(cut.until, event));
+  const below = (max: number): number => Math.floor(Math.random() * max);
+
+  /** Events numbered in their order, whose transactions began and end in any other; the head at each time. */
+  function history(): { events: Written[]; headAt(time: number): FeedHead } {
+    const count = 8;
+    const xids = Array.from({ length: count }, (_, i) => BigInt(i + 3)).sort(() => Math.random() - 0.5);
+    const events = xids.map((xid, i) => ({ seq: i + 1, xid, endsAt: i + 1 + below(5) }));
+    const headAt = (time: number): FeedHead => {
+      const ended = events.filter(({ endsAt }) => endsAt <= time);
+      const xmax = ended.reduce((max, { xid }) => (xid >= max ? xid + 1n : max), 3n);
+      const running = events.filter(({ xid, endsAt }) => xid < xmax && endsAt > time).map(({ xid }) => xid);
+      const [xmin = xmax] = running.sort((a, b) => Number(a - b));
+      const snapshot = `${xmin}:${xmax}:${running.join()}`;
+      return { snapshot, floor: 0, last: Math.max(0, ...ended.map(({ seq }) => seq)), at: time };
+    };
+    return { events, headAt };
+  }
+
+  function anyPosition(headAt: (time: number) => FeedHead): FeedPosition {
+    const time = below(14);
+    const start = Math.random() < 0.1 ? EARLIEST : positionAt(headAt(time));
+    if (Math.random() < 0.5) return start;
+    return { ...start, cut: { until: headAt(time + below(6)), number: below(10) } };
+  }
+
+  test('is before nothing that was before the bound, and after nothing that was before neither', () => {
+    for (let i = 0; i < 20_000; i++) {
+      const { events, headAt } = history();
+      const [position, bound] = [anyPosition(headAt), anyPosition(headAt)];
+      const later = laterOf(position, bound);
+      const { seen, cut } = later;
+      for (const event of events) {
+        const [was, bounded, is] = [position, bound, later].map((one) => isBefore(one, event));
+        const isRight = is === (was || bounded) || (position.cut !== null && bound.cut !== null && is === bounded);
+        const goesOn = cut === null || !isSeen(seen, event) || isSeen(cut.until, event);
+        if (!isRight || !goesOn) throw new Error(JSON.stringify({ position, bound, later, seq: event.seq }));
+      }
+    }
   });
 });
 

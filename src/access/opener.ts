@@ -19,6 +19,8 @@ export interface Narrowing {
 /** Where a stream begins and what it shows of the feed of changes; null for live events alone. */
 export interface Follow {
   since: string | null;
+  /** A cursor that no stream begins before: a ticket's `since`, or when it was made. Null without `since`. */
+  from: string | null;
   filters: string | null;
   /** A view's slug. */
   view: string | null;

@@ -72,6 +72,9 @@ export async function readChanges(
   }
 }
 
+/** In place of a cursor: everything that is kept. */
+export const EARLIEST_CURSOR = 'earliest';
+
 /** Null without a cursor to begin at. A text that is none is a problem of the request, as others are. */
 export function cursorOf(
   app: App,
@@ -79,7 +82,7 @@ export function cursorOf(
   since: string | null = '',
 ): { cursor: ChangesCursor | null; problem: readonly Problem[] } {
   if (!since) return { cursor: null, problem: [] };
-  if (since === 'earliest') return { cursor: { position: EARLIEST, rightsKey: rightsKeyOf(caller) }, problem: [] };
+  if (since === EARLIEST_CURSOR) return { cursor: { position: EARLIEST, rightsKey: rightsKeyOf(caller) }, problem: [] };
   try {
     return { cursor: openCursor(app, caller.tenant, since), problem: [] };
   } catch (error) {

@@ -20,6 +20,7 @@ import {
   toEvent,
 } from './event.ts';
 import type { FeedHead } from './feed-heads.ts';
+import { includes, parseSnapshot } from './snapshot.ts';
 
 const { stepNumbers } = LIMITS.changes;
 
@@ -54,6 +55,29 @@ export function positionAfter(
 ): FeedPosition {
   // Of what was committed before the event, nothing is missing any more.
   return { seen, at: Math.max(at ?? 0, Date.parse(event.at)), cut: { until, number: event.seq } };
+}
+
+/**
+ * The later of two positions: a page from it has nothing of what was before `bound`, and nothing of what was before `position`
+ * either, unless only one position in two unfinished pages can say so. A cut stays only if its head sees all that is seen: that
+ * head is the next position.
+ */
+export function laterOf(position: FeedPosition, bound: FeedPosition): FeedPosition {
+  const seen = sees(position.seen, bound.seen) ? position.seen : bound.seen;
+  const at = position.at === null ? bound.at : Math.max(position.at, bound.at ?? 0);
+  const unfinished = ({ cut }: FeedPosition) => (cut === null || sees(seen, cut.until) ? null : cut);
+  const own = unfinished(position);
+  const given = unfinished(bound);
+  if (given !== null && !sees(given.until, seen)) return bound;
+  if (own === null || !sees(own.until, seen)) return { seen, at, cut: given };
+  const isFurther = given === null || (sees(own.until, given.until) && own.number >= given.number);
+  return { seen, at, cut: isFurther ? own : given };
+}
+
+/** Whether one has seen everything that the other has. What is not said of their numbers is not compared. */
+function sees(one: SeenEvents, other: SeenEvents): boolean {
+  const isAsFar = one.last === null || other.last === null || one.last >= other.last;
+  return isAsFar && includes(parseSnapshot(one.snapshot), parseSnapshot(other.snapshot));
 }
 
 /** An event with the record before the change; null for a creation, and for an update of which it is not known. */

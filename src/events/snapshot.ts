@@ -60,3 +60,10 @@ export function parseSnapshot(text: string): Snapshot {
 export function isSeenIn({ xmin, xmax, running }: Snapshot, xid: bigint): boolean {
   return xid < xmin || (xid < xmax && !running.has(xid));
 }
+
+/** Whether the snapshot sees everything that the other one does. */
+export function includes(one: Snapshot, other: Snapshot): boolean {
+  if (one.xmax < other.xmax) return false;
+  for (const xid of one.running) if (isSeenIn(other, xid)) return false;
+  return true;
+}

@@ -56,16 +56,23 @@ type RetainingTenant = Pick<Tenant, 'id' | 'settings'>;
 
 /** 400 naming the parameter, 403 for the cursor of another tenant, 410. */
 export function openCursor(app: App, tenant: RetainingTenant, text: string, parameter = 'since'): ChangesCursor {
-  const opened = text.length > LIMITS.changes.cursorMax ? null : opening(keysOf(app), text);
-  if (opened === null) throw invalidField(parameter, 'is not a cursor');
-  const [owner, rightsKey, snapshot, floor, at, until, last = null] = opened;
-  if (owner !== tenant.id) throw forbidden('this cursor belongs to another tenant');
+  const cursor = openedCursor(app, tenant, text, parameter);
+  const { at } = cursor.position;
   if (at !== null && at < keptSince(app, tenant)) {
     throw new ServiceError(
       'GONE',
       'changes since this cursor are no longer kept; read everything again, and follow from there',
     );
   }
+  return cursor;
+}
+
+/** The same without 410: where it is, whether or not one can still follow from there. */
+export function openedCursor(app: App, { id }: Pick<Tenant, 'id'>, text: string, parameter = 'since'): ChangesCursor {
+  const opened = text.length > LIMITS.changes.cursorMax ? null : opening(keysOf(app), text);
+  if (opened === null) throw invalidField(parameter, 'is not a cursor');
+  const [owner, rightsKey, snapshot, floor, at, until, last = null] = opened;
+  if (owner !== id) throw forbidden('this cursor belongs to another tenant');
   const cut = until && {
     until: { snapshot: unpacked(until[0]), floor: until[1], last: until[2], at: until[3] },
     number: until[4],

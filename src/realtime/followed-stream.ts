@@ -6,14 +6,14 @@ import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import type { Follow } from '../access/opener.ts';
 import type { App } from '../app.ts';
-import { cursorOf } from '../changes/changes.ts';
+import { cursorOf, EARLIEST_CURSOR } from '../changes/changes.ts';
 import type { Following } from '../changes/live-follower.ts';
 import type { Entry } from '../changes/page.ts';
 import { conditionsIn, readSelection, type Wanted } from '../changes/selection.ts';
 import { invalid, type Problem } from '../errors.ts';
-import { positionAt } from '../events/feed.ts';
+import { laterOf, positionAt } from '../events/feed.ts';
 import { feedHeadsOf } from '../events/feed-heads.ts';
-import { rightsKeyOf } from '../http/changes-cursor.ts';
+import { type ChangesCursor, openedCursor, rightsKeyOf, sealCursor } from '../http/changes-cursor.ts';
 import { flagParameter } from '../http/parameters.ts';
 import { fieldsOf } from './projection.ts';
 import { type SseFrame, sseFrame } from './sse-channel.ts';
@@ -51,6 +51,7 @@ export function followOf(
   const isOther = own !== null && given?.view != null && given.view !== own;
   const follow = {
     since: since ?? given?.since ?? null,
+    from: given?.from ?? null,
     filters: [...conditionsIn(given?.filters), ...conditionsIn(filters)],
     view: own ?? given?.view ?? null,
     transitions: transitions === true || given?.transitions === true,
@@ -66,12 +67,26 @@ export async function readFollowing(
   wanted: Pick<Wanted, 'entities' | 'events' | 'stream'>,
   others: readonly Problem[],
 ): Promise<Followed> {
-  const { since, filters, view, transitions } = follow;
+  const { since, from, filters, view, transitions } = follow;
   const { cursor, problem } = cursorOf(app, caller, since);
   const all: Wanted = { ...wanted, filters, view, transitions };
   const { entities } = await readSelection(app, caller, all, [...others, ...problem]);
   if (problem.length > 0) throw invalid(problem);
-  return { following: { cursor, wanted: all, hasCursors: since !== null }, entities };
+  const begin = cursor === null || from === null ? cursor : notBefore(app, caller, cursor, from);
+  return { following: { cursor: begin, wanted: all, hasCursors: since !== null }, entities };
+}
+
+/** The later of a cursor and the one that the ticket begins at. */
+function notBefore(app: App, { tenant }: TenantCaller, cursor: ChangesCursor, from: string): ChangesCursor {
+  if (from === EARLIEST_CURSOR) return cursor;
+  return { ...cursor, position: laterOf(cursor.position, openedCursor(app, tenant, from).position) };
+}
+
+/** What a ticket that asks for this keeps: also from where on its stream shows anything, whatever else the stream asks for. */
+export async function ticketFollow(app: App, caller: TenantCaller, follow: Asked): Promise<Follow> {
+  const { since, filters } = follow;
+  const from = since === '' ? sealCursor(app, caller.tenant.id, await cursorFromNow(app, caller)) : since;
+  return { ...follow, from, filters: filters[0] ?? null };
 }
 
 /** From now on; to be called once the stream has joined the live events. */

@@ -198,7 +198,7 @@ async function followedBy(
   return readFollowing(app, caller, follow ?? NOTHING_MORE, wanted, problems);
 }
 
-const NOTHING_MORE = { since: null, filters: [], view: null, transitions: false };
+const NOTHING_MORE = { since: null, from: null, filters: [], view: null, transitions: false };
 
 /** The message of an event. `fields` selects, in addition to the id. */
 function followedText({ event, seen }: Entry, fields: ReadonlySet<string> | null, cursor: string | null): string {

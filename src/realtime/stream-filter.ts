@@ -54,7 +54,7 @@ export async function readFollow(
 export async function requireFollowing(
   app: App,
   caller: TenantCaller,
-  { entities, events }: Narrowing,
+  { entities, events }: Omit<Narrowing, 'follow'>,
   follow: Asked,
 ): Promise<void> {
   const wanted = { entities: entities && new Set(entities), events: events && new Set(events), stream: STREAM };

@@ -13,7 +13,7 @@ import { mayFollow } from '../http/changes-cursor.ts';
 import { check, given } from '../http/check.ts';
 import { closed, optional, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
-import { followOf } from './followed-stream.ts';
+import { followOf, ticketFollow } from './followed-stream.ts';
 import { requireEventTypes, requireFollowing } from './stream-filter.ts';
 
 const { namesMax, nameMax } = LIMITS.ticket;
@@ -60,14 +60,13 @@ export async function requestTicket(
   const { entities, events, since, filters, view, transitions } = check(NewTicket, body);
   const asked = { since, filters, view, transitions };
   const { follow } = followOf(given(asked), null);
-  const kept = follow && { ...follow, filters: follow.filters[0] ?? null };
-  const narrowing = { entities: listed(entities), events: listed(events), follow: kept };
-  requireEventTypes(narrowing.events ?? [], follow);
+  const named = { entities: listed(entities), events: listed(events) };
+  requireEventTypes(named.events ?? [], follow);
   const [credential] = credentialsIn(request.headers).filter(({ kind }) => kind !== 'admin_key');
   if (credential === undefined) throw forbidden();
   const opener = await openerOf(app, caller.tenant.id, credential);
-  if (follow !== null) await requireFollowing(app, await callerOfOpener(app, opener), narrowing, follow);
-  return issueTicket(app, caller, opener, narrowing);
+  if (follow !== null) await requireFollowing(app, await callerOfOpener(app, opener), named, follow);
+  return issueTicket(app, caller, opener, { ...named, follow: follow && (await ticketFollow(app, caller, follow)) });
 }
 
 /** Null for a missing or empty list, which selects everything. */
