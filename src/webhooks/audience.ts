@@ -203,17 +203,16 @@ export interface AudienceInput {
 }
 
 /** The audience with what the input changes, as it is stored, and what is wrong with it. `entity` is null for all entities. */
-export async function audienceFrom(
-  app: App,
-  tenant: Tenant,
+export function audienceFrom(
+  { tenant, catalog, roles }: { tenant: Tenant; catalog: Catalog; roles: TenantRoles },
   entity: Entity | null,
   input: AudienceInput,
   before: Audience,
-): Promise<{ audience: Audience; problems: Problem[] }> {
+): { audience: Audience; problems: Problem[] } {
   const role = input.role === undefined ? before.role : input.role;
   const filters = input.filters === undefined ? before.filters : input.filters || null;
   const problems: Problem[] = [];
-  const found = role === null ? undefined : (await rolesOf(app, tenant)).byName.get(role);
+  const found = role === null ? undefined : roles.byName.get(role);
   if (role !== null && found === undefined) problems.push({ path: 'role', message: 'is no role of this tenant' });
   const audience: Audience = { role, filters, field_ids: input.fields === undefined ? before.field_ids : null };
   if (entity === null) {
@@ -223,7 +222,7 @@ export async function audienceFrom(
   }
   if (role !== null && found === undefined) return { audience, problems };
   const caller = callerOf(tenant, role, role === null ? FULL_RIGHTS : rightsOf(found), role === null);
-  const scope = accessScopeOf(await catalogOf(app, tenant), caller, entity);
+  const scope = accessScopeOf(catalog, caller, entity);
   if (filters !== null) problems.push(...problemsOf(() => ownCondition(filters, scope)));
   if (input.fields != null) {
     const byKey = new Map(scope.fields.map((field) => [field.key, field.id]));

@@ -3,6 +3,7 @@
 // Contract: interface#subscription, interface#subscriptions, decisions#webhook-requests.
 import type { Static } from '@sinclair/typebox';
 import type { TenantCaller } from '../../access/caller.ts';
+import { rolesOf } from '../../access/role-store.ts';
 import type { App } from '../../app.ts';
 import { type Catalog, catalogOf } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
@@ -12,7 +13,7 @@ import { RECORD_EVENTS } from '../../events/event.ts';
 import { check } from '../../http/check.ts';
 import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
-import { join, type Sql, sql } from '../../runtime/sql.ts';
+import { join, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { type Audience, type AudienceInput, audienceFrom } from '../audience.ts';
 import { INCLUDES } from '../content.ts';
 import { resolveReceiver, urlFault } from '../transport/receiver.ts';
@@ -29,12 +30,12 @@ const EVERYTHING: Audience = { role: null, filters: null, field_ids: null };
 export async function createSubscription(app: App, caller: TenantCaller, body: NewSubscription): Promise<Subscription> {
   const problems = await urlProblems(app, body.url);
   const values = stored(check(NewSubscription, body, () => problems));
-  const entity = await entityNamed(app, caller, values.entity_name);
-  const { role, filters, field_ids } = await checkedAudience(app, caller, entity, values, EVERYTHING);
-  const row = await writeSubscription(
-    app,
-    caller.tenant,
-    sql`
+  const roles = await rolesOf(app, caller.tenant);
+  const added = (catalog: Catalog): Sql => {
+    const entity = entityNamed(catalog, values.entity_name);
+    const { tenant } = caller;
+    const { role, filters, field_ids } = checkedAudience({ tenant, catalog, roles }, entity, values, EVERYTHING);
+    return sql`
       insert into platform.webhook_subscriptions (id, tenant_id, entity_id, entity, event_types, url, secret,
         description, is_active, created_by, role, filters, field_ids, include)
       select ${newId()}::uuid, ${caller.tenant.id}::uuid, ${entity?.id ?? EVERY_ENTITY}::uuid, ${entity?.name ?? ALL}::text,
@@ -42,30 +43,29 @@ export async function createSubscription(app: App, caller: TenantCaller, body: N
         ${values.description ?? null}::text, ${values.is_active ?? true}::boolean, ${caller.id}::text,
         ${role}::text, ${filters}::text, ${field_ids}::uuid[], ${values.include ?? null}::text[]
       where ${subscriptionsMax}::int > (
-        select count(*) from platform.webhook_subscriptions where tenant_id = ${caller.tenant.id}::uuid)`,
-    entity === null,
-  );
+        select count(*) from platform.webhook_subscriptions where tenant_id = ${caller.tenant.id}::uuid)`;
+  };
+  const row = await writeSubscription(app, caller.tenant, added, needsLock(values.entity_name, values));
   if (row === undefined) throw conflict(`a tenant has at most ${subscriptionsMax} subscriptions`);
   return withState(app, caller, row);
 }
 
+/** Whether the definitions must stay while it is written. */
+function needsLock(entityName: string, { filters }: AudienceInput): boolean {
+  return entityName === ALL || filters != null;
+}
+
 /** Null for all entities; 404. */
-async function entityNamed(app: App, { tenant }: TenantCaller, name: string): Promise<Entity | null> {
+function entityNamed({ byName }: Catalog, name: string): Entity | null {
   if (name === ALL) return null;
-  const entity = (await catalogOf(app, tenant)).byName.get(name);
+  const entity = byName.get(name);
   if (entity === undefined) throw notFound('entity');
   return entity;
 }
 
 /** 400 with every problem. */
-async function checkedAudience(
-  app: App,
-  { tenant }: TenantCaller,
-  entity: Entity | null,
-  input: AudienceInput,
-  before: Audience,
-): Promise<Audience> {
-  const { audience, problems } = await audienceFrom(app, tenant, entity, input, before);
+function checkedAudience(...given: Parameters<typeof audienceFrom>): Audience {
+  const { audience, problems } = audienceFrom(...given);
   if (problems.length > 0) throw invalid(problems);
   return audience;
 }
@@ -133,27 +133,27 @@ export async function updateSubscription(
   }
   const values = stored(check(SubscriptionChange, body, () => problems));
   const { event_types, url, secret, description, is_active, keepPreviousForHours: hours = 0 } = values;
-  const entity = await entityNamed(app, caller, entityName);
-  const { role, filters, field_ids } = await checkedAudience(app, caller, entity, values, before);
-  const sets: Sql[] = [sql`updated_at = now()`];
-  if (event_types !== undefined) sets.push(sql`event_types = ${event_types}::text[]`);
-  if (url !== undefined) sets.push(sql`url = ${url}`);
-  if (secret !== undefined) sets.push(newSecret(secret, hours));
-  if (values.role !== undefined) sets.push(sql`role = ${role}`);
-  if (values.filters !== undefined) sets.push(sql`filters = ${filters}`);
-  if (values.fields !== undefined) sets.push(sql`field_ids = ${field_ids}::uuid[]`);
-  if (values.include !== undefined) sets.push(sql`include = ${values.include}::text[]`);
-  if (description !== undefined) sets.push(sql`description = ${description}`);
-  if (is_active !== undefined) sets.push(sql`is_active = ${is_active}::boolean, disabled_reason = null`);
-  const row = await writeSubscription(
-    app,
-    caller.tenant,
-    sql`
+  const { tenant } = caller;
+  const roles = await rolesOf(app, tenant);
+  const changed = (catalog: Catalog): Sql => {
+    const entity = entityNamed(catalog, entityName);
+    const { role, filters, field_ids } = checkedAudience({ tenant, catalog, roles }, entity, values, before);
+    const sets: Sql[] = [sql`updated_at = now()`];
+    if (event_types !== undefined) sets.push(sql`event_types = ${event_types}::text[]`);
+    if (url !== undefined) sets.push(sql`url = ${url}`);
+    if (secret !== undefined) sets.push(newSecret(secret, hours));
+    if (values.role !== undefined) sets.push(sql`role = ${role}`);
+    if (values.filters !== undefined) sets.push(sql`filters = ${filters}`);
+    if (values.fields !== undefined) sets.push(sql`field_ids = ${field_ids}::uuid[]`);
+    if (values.include !== undefined) sets.push(sql`include = ${values.include}::text[]`);
+    if (description !== undefined) sets.push(sql`description = ${description}`);
+    if (is_active !== undefined) sets.push(sql`is_active = ${is_active}::boolean, disabled_reason = null`);
+    return sql`
       update platform.webhook_subscriptions set ${join(sets, ', ')}
-      where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
-    entity === null,
-    is_active === true && !before.is_active ? (tx) => forgetFailures(tx, id) : undefined,
-  );
+      where id = ${id}::uuid and tenant_id = ${tenant.id}::uuid`;
+  };
+  const forget = is_active === true && !before.is_active ? (tx: Tx) => forgetFailures(tx, id) : undefined;
+  const row = await writeSubscription(app, tenant, changed, needsLock(entityName, values), forget);
   if (row === undefined) throw notFound('subscription');
   return withState(app, caller, row);
 }

@@ -2,6 +2,7 @@
 // subscribed event types from the definition and check its version, so that they miss no committed subscription.
 // Failures: 409 for a duplicate. Contract: interface#subscriptions.
 import type { App } from '../../app.ts';
+import { type Catalog, loadCatalog } from '../../entities/catalog.ts';
 import { lockDefinitions } from '../../entities/entities.ts';
 import { conflict } from '../../errors.ts';
 import { deleteDeliveries } from '../../events/deletion.ts';
@@ -46,17 +47,21 @@ export function subscriptionChange({ schema }: Tenant, statement: Sql): Sql {
     select ${COLUMNS} from changed`;
 }
 
-/** Runs the statement, and what belongs to it in the same transaction; undefined when it changed nothing. */
+/**
+ * Runs the statement that is made of the definitions, and what belongs to it in the same transaction; undefined when it changed
+ * nothing. With `isLocked`, the definitions stay until then: no field that a condition names is renamed or dropped, and an
+ * entity that is being created counts as well.
+ */
 export async function writeSubscription(
   app: App,
   tenant: Tenant,
-  statement: Sql,
-  isOfAll: boolean,
+  statementOf: (catalog: Catalog) => Sql,
+  isLocked: boolean,
   further: (tx: Tx) => Promise<void> = async () => {},
 ): Promise<SubscriptionRow | undefined> {
   const written = app.db.begin(async (tx) => {
-    // An entity that is being created counts as well.
-    if (isOfAll) await lockDefinitions(tx, tenant.schema);
+    if (isLocked) await lockDefinitions(tx, tenant.schema);
+    const statement = statementOf(await loadCatalog(tx, tenant));
     const row = await tx.first<SubscriptionRow>(subscriptionChange(tenant, statement));
     await further(tx);
     return row;
