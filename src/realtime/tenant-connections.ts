@@ -182,6 +182,7 @@ export class TenantConnections implements Subscriber {
       const isLarge = next.length >= LARGE;
       const collected = isLarge ? keepGarbageSmall() : undefined;
       recipients = Math.max(recipients, await this.#deliver(next.event, isLarge).finally(collected));
+      if (isLarge) await this.#flush();
     }
     await this.#flush();
     return recipients;
