@@ -1,7 +1,7 @@
 // Erasing a record: its values go for good from everywhere, and what is left says when, and by whom. Contract: history#erase.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';
-import { sql } from '../src/runtime/sql.ts';
+import { compile, type Sql, sql, type Tx } from '../src/runtime/sql.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { addRole, bearer, everyKind, userToken, withRole } from './support/credentials.ts';
 import { deliveriesOf, settledDeliveries, subscribe } from './support/deliveries.ts';
@@ -171,6 +171,37 @@ describe('erasing', () => {
     await settledDeliveries(tenant, subscriptionId, 2);
     expect(await places()).toEqual([]);
   }, 60_000);
+
+  // Statements of one session, as on the embedded database, do not come between those of a transaction.
+  if (process.env.DATABASE_URL !== undefined && process.env.SERVICE_RUNTIME !== 'deno') {
+    test('nothing is sent, and no response kept, of a delivery that was being claimed', async () => {
+      receiver.answer = (request, response) => void response.writeHead(503).end(request.text.slice(0, 900));
+      const { id: subscriptionId } = await subscribe(tenant, receiver.url, { event_types: ['record.updated'] });
+      const { id } = await createRecord(tenant, RECORDS, { title: canary });
+      const { db } = service.app;
+      const { begin } = db;
+      let hasErased = false;
+      const hooked = (tx: Tx): Tx => {
+        const rows = async <T>(query: Sql): Promise<T[]> => {
+          if (!hasErased && compile(query).text.includes('set claim_id = ')) {
+            hasErased = true;
+            await erase(id);
+          }
+          return tx.rows<T>(query);
+        };
+        return Object.assign(Object.create(tx), { rows }) as Tx;
+      };
+      db.begin = ((work: (tx: Tx) => Promise<unknown>) =>
+        begin.call(db, (tx) => work(hooked(tx)))) as unknown as typeof begin;
+      await tenant.patch(`${RECORDS}/${id}`, { body: canary });
+      // The first attempt needs no claim, its retry does.
+      while (!hasErased) await Bun.sleep(20);
+      const [delivery] = await settledDeliveries(tenant, subscriptionId);
+      db.begin = begin;
+      expect(delivery).toMatchObject({ status: 'failed', error: 'event no longer kept' });
+      expect(await places()).toEqual([]);
+    });
+  }
 
   test('of a record deleted before, for as long as events of it are kept', async () => {
     const { id } = await createRecord(tenant, RECORDS, { title: canary });

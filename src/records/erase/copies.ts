@@ -47,7 +47,10 @@ export async function eraseDeliveries(app: App, erasure: Erasure): Promise<(() =
   });
 }
 
-/** By the order of their ids: an index of deliveries by record would cost every one of them. Those that were never sent hold nothing. */
+/**
+ * By the order of their ids: an index of deliveries by record would cost every one of them. One that waits and was never sent holds
+ * nothing, but is changed too: whoever has just read the values for it can then not claim it.
+ */
 function erasePart(subscriptionId: string, after: string, { tenantId, recordId, seq }: Erasure) {
   const isOwn = sql`d.subscription_id = ${subscriptionId}::uuid and d.tenant_id = ${tenantId}::uuid`;
   return sql`
@@ -64,7 +67,7 @@ function erasePart(subscriptionId: string, after: string, { tenantId, recordId, 
         next_at = case when d.claim_id is null then least(d.next_at, now()) else d.next_at end
       where ${isOwn} and d.id = any(array(
           select p.id from part as p where p.record_id = ${recordId}::uuid))
-        and (d.body is not null or d.attempts is not null or d.claim_id is not null)
+        and (d.body is not null or d.attempts is not null or d.claim_id is not null or d.status = 'pending')
         and d.event_seq <> coalesce(${seq}::bigint, 0)
     )
     select (select p.id from part as p order by p.id desc limit 1) as last`;

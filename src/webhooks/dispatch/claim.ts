@@ -105,8 +105,10 @@ export async function claimPending(app: App, requests: readonly ClaimRequest[], 
     const overLimit = ready.filter((row) => !taken.has(row)).map((row) => row.subscription_id);
     const { admitted, waiting } = await withinQuotas(app, tx, [...taken], tenantsOf(locked));
     const claimed = await markClaimed(app, tx, admitted, locked);
+    const ids = new Set(claimed.map(({ id }) => id));
+    const changed = admitted.filter(({ id }) => !ids.has(id)).map((row) => row.subscription_id);
     const nextPart = recheckIn(overLimit.length === 0 ? 0 : RETRY_MS, unread);
-    const later = [...postponed, ...recheckIn(RETRY_MS, overLimit), ...nextPart, ...waiting];
+    const later = [...postponed, ...recheckIn(RETRY_MS, overLimit), ...recheckIn(0, changed), ...nextPart, ...waiting];
     return { claimed, rechecks: [...lockedElsewhere, ...rechecks, ...later] };
   });
 }
@@ -167,6 +169,7 @@ function tenantsOf(locked: Locked): ReadonlyMap<string, Tenant> {
   return new Map([...locked].map(([id, { tenant }]) => [id, tenant]));
 }
 
+/** Claims those that have not changed since they were read: the values that they were read with may have been erased. */
 async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked: Locked): Promise<ClaimedDelivery[]> {
   if (rows.length === 0) return [];
   const claimId = newOwnedId(app.db.id);
@@ -179,19 +182,19 @@ async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked
     claimed.push(toClaimed(row, claimId, subscription, body));
   }
   const input = inputRows(
-    ['uuid', 'uuid', 'uuid', 'boolean'],
-    claimed.map(({ subscriptionId, tenantId, id }) => {
-      return [subscriptionId, tenantId, id, isLimited(locked.get(subscriptionId)?.tenant)];
+    ['uuid', 'uuid', 'uuid', 'text', 'boolean'],
+    rows.map(({ subscription_id: subscriptionId, tenant_id: tenantId, id, row_version: version }) => {
+      return [subscriptionId, tenantId, id, version, isLimited(locked.get(subscriptionId)?.tenant)];
     }),
   );
   const updated = await tx.rows<{ id: string }>(sql`
-    with i (subscription_id, tenant_id, id, is_counted) as (${input})
+    with i (subscription_id, tenant_id, id, row_version, is_counted) as (${input})
     update platform.webhook_deliveries as d
     set claim_id = ${claimId}::uuid, is_counted = d.is_counted or i.is_counted,
       next_at = now() + ${leaseMsOf(app)}::int * interval '1 ms'
     from i
     where d.subscription_id = i.subscription_id and d.tenant_id = i.tenant_id and d.id = i.id and ${IS_PENDING}
-      and d.next_at + interval '0' <= now()
+      and d.xmin::text = i.row_version and d.next_at + interval '0' <= now()
     returning d.id`);
   const ids = new Set(updated.map(({ id }) => id));
   return claimed.filter(({ id }) => ids.has(id));

@@ -34,6 +34,8 @@ export function recheckIn(inMs: number, subscriptionIds: readonly string[]): Rec
 /** A due delivery with its event; `version` and `data` are null when the event is no longer kept. */
 export interface PendingRow {
   id: string;
+  /** Another one after each change of the delivery. */
+  row_version: string;
   subscription_id: string;
   tenant_id: string;
   event_id: string;
@@ -105,7 +107,7 @@ export async function findPending(
 ): Promise<{ pending: PendingRow[]; rechecks: Recheck[] }> {
   const found = await tx.rows<FoundRow>(sql`
     ${dueDeliveries(requests, leaseMs)}, sized as (
-      select r.id as subscription_id, r.tenant_id, r.room, r.tenant_in_flight, d.id, d.event_id, d.type, d.attempt_count,
+      select r.id as subscription_id, r.tenant_id, r.room, r.tenant_in_flight, d.id, d.row_version, d.event_id, d.type, d.attempt_count,
         d.attempts_before, d.is_counted, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.entity_id,
         e.version, e.data, e.erased_at, e.erased_by, case when r.is_with_previous then e.old end as old, e.created_at, e.updated_at, e.created_by, e.updated_by,
         least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms,
@@ -124,7 +126,7 @@ export async function findPending(
       from sized as s
     )
     -- Of the tenants in turn, by bytes. Values that are not read stay where they are stored.
-    select s.subscription_id, s.tenant_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before, s.is_counted,
+    select s.subscription_id, s.tenant_id, s.room, s.tenant_in_flight, s.id, s.row_version, s.event_id, s.type, s.attempt_count, s.attempts_before, s.is_counted,
       s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.entity_id, s.event_seq = 0 as is_test, s.event_seq,
       s.version, s.erased_at, s.erased_by, s.created_at,
       s.updated_at, s.created_by, s.updated_by, s.full_recheck_ms, s.size, u.is_unread,
@@ -167,7 +169,7 @@ function dueDeliveries(requests: readonly LockedRequest[], leaseMs: number): Sql
         row_number() over (partition by d.subscription_id, b.is_blocked order by d.next_at, d.event_seq) as rank
       from request as r
       cross join lateral (
-        select * from platform.webhook_deliveries as d
+        select d.*, d.xmin::text as row_version from platform.webhook_deliveries as d
         where d.subscription_id = r.id and d.tenant_id = r.tenant_id and d.status = 'pending' and d.next_at <= now()
         order by d.next_at
         limit r.room + ${LOOK_AHEAD}::int
