@@ -1,11 +1,10 @@
 // Concurrent writers: nothing is lost, nothing is counted twice.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import process from 'node:process';
-import { lockDefinitions } from '../src/entities/entities.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { schemaOf } from '../src/tenants/tenants.ts';
 import { createEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { sentWhileLocked } from './support/tenant-database.ts';
 
 let service: TestService;
 let tenant: TestTenant;
@@ -161,22 +160,17 @@ describe('a tenant that is deleted while it is in use', () => {
     test('is deleted after concurrent definition changes, and holds no lock that they need while it waits', async () => {
       const doomed = await service.tenant();
       const { db } = service.app;
-      const { dropping } = await db.slow.begin(async (tx) => {
-        await lockDefinitions(tx, schemaOf(doomed.id));
-        let isOver = false;
-        const path = `/api/admin/platform/tenants/${doomed.slug}?confirm=${doomed.slug}`;
-        const dropping = service.admin.delete(path).finally(() => {
-          isOver = true;
-        });
-        const waits = sql`
-          select from pg_locks as l join pg_database as d on d.oid = l.database
-          where d.datname = current_database() and l.locktype = 'advisory' and not l.granted`;
-        while (!isOver && (await db.first(waits)) === undefined) await Bun.sleep(5);
-        const free = sql`select from platform.tenants where id = ${doomed.id}::uuid for key share skip locked`;
-        expect(await db.rows(free)).toHaveLength(1);
-        return { dropping };
-      });
-      expect((await dropping).status).toBe(200);
+      const path = `/api/admin/platform/tenants/${doomed.slug}?confirm=${doomed.slug}`;
+      const dropped = await sentWhileLocked(
+        service,
+        doomed,
+        () => service.admin.delete(path),
+        async () => {
+          const free = sql`select from platform.tenants where id = ${doomed.id}::uuid for key share skip locked`;
+          expect(await db.rows(free)).toHaveLength(1);
+        },
+      );
+      expect(dropped.status).toBe(200);
     });
   }
 });

@@ -1,11 +1,11 @@
 // Views over HTTP: their definitions, their permissions, and their records. Contract: interface#view, interface#views.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Operation } from '../src/access/rights.ts';
-import { lockDefinitions } from '../src/entities/entities.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { addRole, bearer, changeRole, invalidationsReceived, userToken, withRole } from './support/credentials.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { sentWhileLocked } from './support/tenant-database.ts';
 
 let service: TestService;
 beforeAll(async () => {
@@ -352,27 +352,15 @@ describe('when the entity changes', () => {
   if (process.env.DATABASE_URL) {
     test.each(['made', 'changed'])('a view %s while a field is renamed is checked against the new key', async (how) => {
       const { tenant } = await tenantWithTasks();
-      const schema = schemaOf(tenant.id);
       const filterDsl = { validate: [{ condition: 'owner = "me"' }] };
-      const { written } = await service.app.db.slow.begin(async (tx) => {
-        await lockDefinitions(tx, schema);
-        let isOver = false;
-        const sent =
-          how === 'made'
-            ? tenant.post('/api/views', { entitySlug: 'task', name: 'x', slug: 'mine', filterDsl })
-            : tenant.put('/api/views/open-tasks', { filterDsl });
-        const written = sent.finally(() => {
-          isOver = true;
-        });
-        const waits = sql`
-          select from pg_locks as l join pg_database as d on d.oid = l.database
-          where d.datname = current_database() and l.locktype = 'advisory' and not l.granted`;
-        while (!isOver && (await service.app.db.first(waits)) === undefined) await Bun.sleep(5);
+      const send = () =>
+        how === 'made'
+          ? tenant.post('/api/views', { entitySlug: 'task', name: 'x', slug: 'mine', filterDsl })
+          : tenant.put('/api/views/open-tasks', { filterDsl });
+      const { status, body } = await sentWhileLocked(service, tenant, send, async (tx) => {
         await tx.rows(sql`
-          update ${identifier(schema, 'field_definitions')} set key = 'holder' where key = 'owner'`);
-        return { written };
+          update ${identifier(schemaOf(tenant.id), 'field_definitions')} set key = 'holder' where key = 'owner'`);
       });
-      const { status, body } = await written;
       expect([status, body.error?.details?.[0].path]).toEqual([400, 'filterDsl.validate.0.condition']);
     });
   }

@@ -3,13 +3,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { createHmac } from 'node:crypto';
 import process from 'node:process';
-import { lockDefinitions } from '../src/entities/entities.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { deliveriesOf, judgedChanges, SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Received, type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { sentWhileLocked } from './support/tenant-database.ts';
 
 const RECORDS = '/api/entities/task/records';
 
@@ -208,26 +208,15 @@ describe('a subscription with filters', () => {
   // The embedded database has one session, so nothing runs concurrently.
   if (process.env.DATABASE_URL) {
     test.each(['made', 'changed'])('%s while a field is renamed, it names the field by its new key', async (how) => {
-      const schema = schemaOf(tenant.id);
       const { id } = await subscribe(tenant, receiver.url, {});
       const filters = 'stage = "won"';
-      const { written } = await service.app.db.slow.begin(async (tx) => {
-        await lockDefinitions(tx, schema);
-        let isOver = false;
-        const input = { entity_name: 'task', event_types: ['record.created'], url: `${receiver.url}/other`, filters };
-        const sent =
-          how === 'made' ? tenant.post(SUBSCRIPTIONS, input) : tenant.put(`${SUBSCRIPTIONS}/${id}`, { filters });
-        const written = sent.finally(() => {
-          isOver = true;
-        });
-        const waits = sql`
-          select from pg_locks as l join pg_database as d on d.oid = l.database
-          where d.datname = current_database() and l.locktype = 'advisory' and not l.granted`;
-        while (!isOver && (await service.app.db.first(waits)) === undefined) await Bun.sleep(5);
-        await tx.rows(sql`update ${identifier(schema, 'field_definitions')} set key = 'step' where key = 'stage'`);
-        return { written };
+      const input = { entity_name: 'task', event_types: ['record.created'], url: `${receiver.url}/other`, filters };
+      const send = () =>
+        how === 'made' ? tenant.post(SUBSCRIPTIONS, input) : tenant.put(`${SUBSCRIPTIONS}/${id}`, { filters });
+      const { status, body } = await sentWhileLocked(service, tenant, send, async (tx) => {
+        await tx.rows(sql`
+          update ${identifier(schemaOf(tenant.id), 'field_definitions')} set key = 'step' where key = 'stage'`);
       });
-      const { status, body } = await written;
       expect([status, body.error?.details?.[0].path]).toEqual([400, 'filters']);
     });
   }

@@ -82,8 +82,7 @@ export async function createEntity(app: App, caller: TenantCaller, body: NewEnti
   const id = newId();
   const matches = await matchAhead(definitionValues(body.fields));
   await app.db.begin(async (tx) => {
-    await lockDefinitions(tx, tenant.schema);
-    const catalog = await loadCatalog(tx, tenant);
+    const catalog = await lockCatalog(tx, tenant);
     if (catalog.byName.has(name)) throw conflict(`an entity named ${name} already exists`);
     if (catalog.byName.size >= LIMITS.entity.perTenantMax) {
       throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
@@ -100,6 +99,12 @@ export async function createEntity(app: App, caller: TenantCaller, body: NewEnti
 /** Serializes changes of a tenant's definitions until the transaction ends; writes of records continue. */
 export async function lockDefinitions(tx: Tx, schema: string): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('definitions'), hashtext(${schema}))`);
+}
+
+/** The definitions, which stay until the transaction ends: no entity or field that is named with them is dropped or renamed. */
+export async function lockCatalog(tx: Tx, tenant: Tenant): Promise<Catalog> {
+  await lockDefinitions(tx, tenant.schema);
+  return loadCatalog(tx, tenant);
 }
 
 type InsertedEntity = Pick<Entity, 'id' | 'name' | 'label' | 'description' | 'searchFolding' | 'fields' | 'indexes'>;
@@ -158,8 +163,7 @@ async function createRecordTable(
 export async function deleteEntity(app: App, caller: TenantCaller, name: string, confirm?: string): Promise<string> {
   const { tenant } = caller;
   const { id, revoked } = await app.db.slow.begin(async (tx) => {
-    await lockDefinitions(tx, tenant.schema);
-    const entity = (await loadCatalog(tx, tenant)).byName.get(name);
+    const entity = (await lockCatalog(tx, tenant)).byName.get(name);
     if (entity === undefined) throw notFound('entity');
     if (entity.isSystem) throw forbidden('a system entity cannot be deleted');
     const foreign = entity.references.find((reference) => reference.entity.id !== entity.id);

@@ -82,7 +82,7 @@ function notBefore(app: App, { tenant }: TenantCaller, cursor: ChangesCursor, fr
   return { ...cursor, position: laterOf(cursor.position, openedCursor(app, tenant, from).position) };
 }
 
-/** What a ticket that asks for this keeps: also from where on its stream shows anything, whatever else the stream asks for. */
+/** What is stored with the ticket. It includes the position that no stream of the ticket begins before. */
 export async function ticketFollow(app: App, caller: TenantCaller, follow: Asked): Promise<Follow> {
   const { since, filters } = follow;
   const from = since === '' ? sealCursor(app, caller.tenant.id, await cursorFromNow(app, caller)) : since;

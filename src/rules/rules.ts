@@ -3,9 +3,9 @@
 // Failures: 400 with every problem, 404, 409 at the limit per entity. Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import { type Catalog, catalogOf, loadCatalog } from '../entities/catalog.ts';
+import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import { requireDefinitionsFit } from '../entities/definition-size.ts';
-import { lockDefinitions } from '../entities/entities.ts';
+import { lockCatalog } from '../entities/entities.ts';
 import { conflict, invalidField, notFound } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
@@ -94,8 +94,7 @@ type DefinitionChange = (tx: Tx, catalog: Catalog) => Promise<{ row: RuleRow; ca
 async function changeDefinition(app: App, caller: TenantCaller, change: DefinitionChange): Promise<RuleDefinition> {
   const { tenant } = caller;
   const { row, catalog } = await app.db.begin(async (tx) => {
-    await lockDefinitions(tx, tenant.schema);
-    const changed = await change(tx, await loadCatalog(tx, tenant));
+    const changed = await change(tx, await lockCatalog(tx, tenant));
     await tx.rows(sql`
       update ${identifier(tenant.schema, 'entity_definitions')} set version = version + 1
       where id = ${changed.row.entity_id}::uuid`);

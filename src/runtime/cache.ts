@@ -59,7 +59,7 @@ export class Cache<V> {
 
   /**
    * Loads a value again, and resolves when it is there. Meanwhile the one before is returned, LIMITS.cacheStaleMs at most. A value
-   * that nobody has used since it was loaded is dropped instead. So is one whose load fails: the next call loads it and gets the error.
+   * that nobody has used since it was loaded is dropped instead, and so is one that fails to load: the next call gets the error.
    */
   async renew(key: string, load: () => Promise<V>): Promise<void> {
     const entry = this.#entries.get(key);

@@ -6,8 +6,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import { lockEntities } from '../access/grants.ts';
 import { isAdminRole, type Role, rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
-import { type Catalog, loadCatalog } from '../entities/catalog.ts';
-import { lockDefinitions } from '../entities/entities.ts';
+import { lockCatalog } from '../entities/entities.ts';
 import { conflict, notFound } from '../errors.ts';
 import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
@@ -52,12 +51,6 @@ export async function addRole(app: App, caller: TenantCaller, body: NewRole): Pr
   if (row === undefined) throw conflict('a role with this name exists', [{ path: 'name', message: 'is taken' }]);
   await app.invalidations.publish('role', tenant.id);
   return getRole(app, caller, body.name);
-}
-
-/** Until the transaction ends, no field that the role may list is dropped or renamed. */
-async function lockCatalog(tx: Tx, tenant: Tenant): Promise<Catalog> {
-  await lockDefinitions(tx, tenant.schema);
-  return loadCatalog(tx, tenant);
 }
 
 /** Changes the members in the body; `permissions` and `entities` are replaced as a whole. The name is fixed. */

@@ -6,8 +6,8 @@ import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
 import { type App, perApp } from '../app.ts';
 import { announceView, changerOf } from '../entities/announcement.ts';
-import { type Catalog, catalogOf, loadCatalog } from '../entities/catalog.ts';
-import { lockDefinitions } from '../entities/entities.ts';
+import { type Catalog, catalogOf } from '../entities/catalog.ts';
+import { lockCatalog } from '../entities/entities.ts';
 import type { Entity } from '../entities/field.ts';
 import { conflict, notFound } from '../errors.ts';
 import { notifyCommitted } from '../events/publication.ts';
@@ -103,12 +103,6 @@ export async function createView(app: App, caller: TenantCaller, body: NewView):
   if (row === undefined) throw conflict(`a view ${body.slug} already exists`);
   await app.invalidations.publish('catalog', caller.tenant.id);
   return visibleView(row, catalog, caller, entity);
-}
-
-/** Until the transaction ends, no entity is dropped and no field that a condition may name is dropped or renamed. */
-async function lockCatalog(tx: Tx, tenant: Tenant): Promise<Catalog> {
-  await lockDefinitions(tx, tenant.schema);
-  return loadCatalog(tx, tenant);
 }
 
 /** Changes name, description and conditions; the slug is fixed, because permissions name it. 400, 404. */

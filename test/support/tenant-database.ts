@@ -1,5 +1,6 @@
 // Reads and changes a tenant's rows directly in the database, bypassing the service.
-import { sql } from '../../src/runtime/sql.ts';
+import { lockDefinitions } from '../../src/entities/entities.ts';
+import { sql, type Tx } from '../../src/runtime/sql.ts';
 import { schemaOf } from '../../src/tenants/tenants.ts';
 import type { Json, TestService } from './service.ts';
 
@@ -26,4 +27,30 @@ export async function runInSchema(service: TestService, { id }: { id: string }, 
     await tx.rows(sql`select set_config('search_path', ${`${schemaOf(id)}, public`}, true)`);
     await tx.exec(statements);
   });
+}
+
+/**
+ * Sends a request while the tenant's definitions are locked, calls `meanwhile` once the request waits for the lock, and resolves to
+ * its answer. On real stores only: the embedded database has one session, so nothing runs concurrently.
+ */
+export async function sentWhileLocked<T>(
+  { app: { db } }: TestService,
+  { id }: { id: string },
+  send: () => Promise<T>,
+  meanwhile: (tx: Tx) => Promise<void>,
+): Promise<T> {
+  const { sending } = await db.slow.begin(async (tx) => {
+    await lockDefinitions(tx, schemaOf(id));
+    let isOver = false;
+    const sending = send().finally(() => {
+      isOver = true;
+    });
+    const waits = sql`
+      select from pg_locks as l join pg_database as d on d.oid = l.database
+      where d.datname = current_database() and l.locktype = 'advisory' and not l.granted`;
+    while (!isOver && (await db.first(waits)) === undefined) await Bun.sleep(5);
+    await meanwhile(tx);
+    return { sending };
+  });
+  return sending;
 }

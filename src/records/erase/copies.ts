@@ -48,8 +48,8 @@ export async function eraseDeliveries(app: App, erasure: Erasure): Promise<(() =
 }
 
 /**
- * By the order of their ids: an index of deliveries by record would cost every one of them. One that waits and was never sent holds
- * nothing, but is changed too: whoever has just read the values for it can then not claim it.
+ * By the order of their ids: an index of deliveries by record would cost every one of them. A pending
+ * delivery that was never sent holds no values, but is updated too, so that a process that has just read the values cannot claim it.
  */
 function erasePart(subscriptionId: string, after: string, { tenantId, recordId, seq }: Erasure) {
   const isOwn = sql`d.subscription_id = ${subscriptionId}::uuid and d.tenant_id = ${tenantId}::uuid`;

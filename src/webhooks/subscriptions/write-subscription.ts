@@ -3,7 +3,7 @@
 // Failures: 409 for a duplicate. Contract: interface#subscriptions.
 import type { App } from '../../app.ts';
 import { type Catalog, loadCatalog } from '../../entities/catalog.ts';
-import { lockDefinitions } from '../../entities/entities.ts';
+import { lockCatalog, lockDefinitions } from '../../entities/entities.ts';
 import { conflict } from '../../errors.ts';
 import { deleteDeliveries } from '../../events/deletion.ts';
 import { EVERY_ENTITY } from '../../events/entity-change.ts';
@@ -60,8 +60,8 @@ export async function writeSubscription(
   further: (tx: Tx) => Promise<void> = async () => {},
 ): Promise<SubscriptionRow | undefined> {
   const written = app.db.begin(async (tx) => {
-    if (isLocked) await lockDefinitions(tx, tenant.schema);
-    const statement = statementOf(await loadCatalog(tx, tenant));
+    const catalog = await (isLocked ? lockCatalog(tx, tenant) : loadCatalog(tx, tenant));
+    const statement = statementOf(catalog);
     const row = await tx.first<SubscriptionRow>(subscriptionChange(tenant, statement));
     await further(tx);
     return row;
