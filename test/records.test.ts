@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { addRole, bearer, changeRole, userToken } from './support/credentials.ts';
 import { newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -400,5 +401,33 @@ describe('ETag, If-Match and If-None-Match', () => {
     expect((await tenant.get(at, { 'if-none-match': '"x"' })).status).toBe(200);
     await tenant.patch(at, { n: 2 });
     expect((await tenant.get(at, { 'if-none-match': etag })).status).toBe(200);
+  });
+
+  test('a record of which other fields are shown has another ETag, and If-Match takes that of every caller', async () => {
+    const path = await entity([
+      { key: 'n', type: 'integer' },
+      { key: 'open', type: 'text' },
+      { key: 'hidden', type: 'text' },
+    ]);
+    const [, , , name] = path.split('/') as [string, string, string, string];
+    const at = `${path}/${(await tenant.post(path, { n: 1, open: 'o', hidden: 'h' })).body.data.id}`;
+    const permissions = { [name]: ['read' as const, 'update' as const] };
+    const role = await addRole(service, tenant, { permissions, entities: { [name]: { fields: ['n'] } } });
+    const user = bearer(service, await userToken(service, tenant, role.name));
+    const restrict = (fields: string[]) =>
+      changeRole(service, tenant, role.name, { permissions, entities: { [name]: { fields } } });
+    const narrow = (await user.get(at)).headers.get('etag') ?? '';
+    expect((await user.get(at, { 'if-none-match': narrow })).status).toBe(304);
+    expect((await user.get(`${path}?with=etags`)).body.data.etags).toEqual([narrow]);
+    for (const fields of [['n', 'open'], ['n', 'hidden'], ['open']]) {
+      await restrict(fields);
+      const { status, body } = await user.get(at, { 'if-none-match': narrow });
+      expect([status, fields.every((key) => key in body.data)]).toEqual([200, true]);
+    }
+    const changed = await tenant.patch(at, { open: 'p' }, { 'if-match': narrow });
+    expect(changed.status).toBe(200);
+    expect((await user.patch(at, { open: 'q' }, { 'if-match': narrow })).status).toBe(412);
+    const all = changed.headers.get('etag') ?? '';
+    expect((await user.patch(at, { open: 'q' }, { 'if-match': all })).status).toBe(200);
   });
 });

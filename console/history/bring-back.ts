@@ -80,7 +80,7 @@ function reasonOf(cause: unknown): string {
 
 /** The version of an ETag; null for none. */
 export function versionOf(etag: string | null): number | null {
-  const found = /^"(\d+)"$/.exec(etag ?? '')?.[1];
+  const found = /^"(\d+)(?:-[\w-]+)?"$/.exec(etag ?? '')?.[1];
   return found === undefined ? null : Number(found);
 }
 

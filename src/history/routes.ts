@@ -107,7 +107,7 @@ export function historyRoutes(app: App) {
         return runOrTry(app, { caller, query }, (used) =>
           idempotently(used, caller, request, body, target, async (context) => {
             const { row, scope } = await restoreRecord(context, entityName, id, body, versions);
-            return ok(shape(row, scope.entity, scope.fields), { etag: etagOf(row) });
+            return ok(shape(row, scope.entity, scope.fields), { etag: etagOf(row, scope) });
           }),
         );
       },

@@ -224,5 +224,5 @@ async function create(
 
 /** The record and the headers of its answer. */
 function shown({ row, scope }: Written): [FlatRecord, Record<string, string>] {
-  return [shape(row, scope.entity, scope.fields), { etag: etagOf(row) }];
+  return [shape(row, scope.entity, scope.fields), { etag: etagOf(row, scope) }];
 }

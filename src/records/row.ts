@@ -2,10 +2,12 @@
 // milliseconds. Its forms for expressions and for callers, and the entity tags of conditional requests.
 // Contract: interface#record, decisions#concurrency.
 import type { TenantCaller } from '../access/caller.ts';
+import type { AccessScope } from '../entities/access-scope.ts';
 import { ServiceError } from '../errors.ts';
 import type { RecordRow } from '../events/event.ts';
 import type { StoredRow } from '../expression/ast.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
+import { sha256 } from '../runtime/tokens.ts';
 import type { FlatRecord } from './record.ts';
 
 export { RECORD_COLUMNS, type RecordRow } from '../events/event.ts';
@@ -51,18 +53,38 @@ export function shape(
 }
 
 /**
- * The strong validator of a record: its version, which reveals nothing about hidden fields. What an admin reads as a role has
- * tags of its own, so that it is never taken for what the admin reads.
+ * The strong validator of a record: its version, which reveals nothing about hidden fields, and which fields are shown if
+ * some may be hidden: after a change of the caller's rights, a copy from before is not taken for the current one. What an admin
+ * reads as a role has tags of its own, so that it is never taken for what the admin reads.
  */
-export function etagOf(row: { version: number }, { asRole }: Pick<TenantCaller, 'asRole'> = {}): string {
-  return asRole === undefined ? `"${row.version}"` : `"${row.version}:${asRole}"`;
+export function etagOf(row: { version: number }, scope: Shown, { asRole }: Pick<TenantCaller, 'asRole'> = {}): string {
+  return `"${row.version}${tagOfFields(scope)}${asRole === undefined ? '' : `:${asRole}`}"`;
 }
 
-/** The versions that an `If-Match` accepts; null when it is absent or `*`. A weak or foreign tag matches no version. */
+/** The entity, and those of its fields that the caller sees. */
+type Shown = Pick<AccessScope, 'entity' | 'fields'>;
+
+const tagsOfFields = new WeakMap<Shown['fields'], string>();
+
+function tagOfFields({ entity, fields }: Shown): string {
+  if (fields === entity.fields) return '';
+  const known = tagsOfFields.get(fields);
+  if (known !== undefined) return known;
+  // Of what the caller knows anyway: slots would tell of hidden fields, as would a tag only for those who miss some.
+  const keys = fields.map(({ key }) => key).join();
+  const tag = `-${sha256(keys).toString('base64url').slice(0, 8)}`;
+  tagsOfFields.set(fields, tag);
+  return tag;
+}
+
+/**
+ * The versions that an `If-Match` accepts, whichever fields were shown; null when it is absent or `*`. A weak or foreign tag
+ * matches no version.
+ */
 export function versionsFrom(ifMatch: string | null): number[] | null {
   if (ifMatch === null || ifMatch.trim() === '*') return null;
   return tagsIn(ifMatch).flatMap((tag) => {
-    const [, version] = /^"(\d{1,15})"$/.exec(tag) ?? [];
+    const [, version] = /^"(\d{1,15})(?:-[\w-]{8})?"$/.exec(tag) ?? [];
     return version === undefined ? [] : [Number(version)];
   });
 }

@@ -39,7 +39,7 @@ export class BulkResults {
   of(op: OperationKind): ToResult<null> {
     return (scope, { index }, row, outcome) => {
       const done = op === 'upsert' && outcome !== 'deleted' ? { outcome } : {};
-      const data = op === 'delete' ? {} : { data: shape(row, scope.entity, scope.fields), etag: etagOf(row) };
+      const data = op === 'delete' ? {} : { data: shape(row, scope.entity, scope.fields), etag: etagOf(row, scope) };
       if (!this.#add({ index, op, id: row.id, success: true, ...done, ...data })) throw tooLarge();
       return null;
     };

@@ -104,7 +104,7 @@ export async function listIn(
     ...(isCursorWanted
       ? { nextCursor: hasMore && last !== undefined ? writeCursor(serving.order, last.sort_values, last.id) : null }
       : {}),
-    ...(isRequested(input, 'etags') ? { etags: shown.map((row) => etagOf(row, caller)) } : {}),
+    ...(isRequested(input, 'etags') ? { etags: shown.map((row) => etagOf(row, scope, caller)) } : {}),
   };
   return sized(result, received.taken);
 }

@@ -58,7 +58,7 @@ export async function readIn(
   await resolveRelations(app, caller, scope.entity, fields, [record], depth, received);
   return {
     record: sized(record, received.taken),
-    etag: depth === 0 && fields === scope.fields ? etagOf(row, caller) : null,
+    etag: depth === 0 && fields === scope.fields ? etagOf(row, scope, caller) : null,
   };
 }
 
