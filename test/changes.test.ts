@@ -451,6 +451,29 @@ describe('what a follower sees', () => {
   });
 });
 
+test('what a row filter decided before its hidden field got another type is not shown: its followers read again', async () => {
+  const other = await newTenant();
+  const limited = {
+    permissions: { deals: ['read' as const] },
+    entities: { deals: { excludeFields: ['secret'], rowFilter: 'secret != "yes"' } },
+  };
+  const { name } = await addRole(service, other, limited);
+  const client = bearer(service, await userToken(service, other, name));
+  const since = await now(client);
+  await createRecord(other, DEALS, { title: 'hidden', secret: 'yes' });
+  await changeRole(service, other, name, { permissions: { deals: ['read'] } });
+  const retyped = await other.patch('/api/entities/deals/fields/secret', { type: 'select', options: ['yes', 'no'] });
+  expect(retyped.status).toBe(200);
+  await changeRole(service, other, name, limited);
+  await createRecord(other, DEALS, { title: 'hidden', secret: 'yes' });
+  const { id } = await createRecord(other, DEALS, { title: 'seen' });
+  const queries: Record<string, string>[] = [{}, { transitions: 'true' }];
+  for (const query of queries) {
+    const { items } = await follow(client, since, query);
+    expect(items.map(short)).toEqual(['rights.changed null', `record.created ${id}`]);
+  }
+});
+
 describe('a view that is followed', () => {
   const rising = {
     entitySlug: 'deals',

@@ -274,6 +274,33 @@ describe('who sees what of a history', () => {
     ]);
   });
 
+  test('a row filter on a field that has had another type since shows nothing of then', async () => {
+    const own = await newTenant();
+    const hidden = await createRecord(own, DEALS, { title: 'hidden', secret: 'yes' });
+    await ok(own.patch(`${DEALS}/${hidden.id}`, { title: 'shown', secret: 'no' }));
+    const then = await between();
+    const gone = await createRecord(own, DEALS, { title: 'hidden', secret: 'yes' });
+    await ok(own.delete(`${DEALS}/${gone.id}`));
+    await ok(own.patch('/api/entities/deals/fields/secret', { type: 'select', options: ['yes', 'no'] }));
+    const later = await createRecord(own, DEALS, { title: 'without' });
+    await ok(own.delete(`${DEALS}/${later.id}`));
+    await ok(own.patch(`${DEALS}/${hidden.id}`, { title: 'changed' }));
+    for (const rowFilter of [
+      'secret != "yes"',
+      'secret is null OR secret = "no"',
+      'secret != "yes" AND due is null OR due < $now',
+    ]) {
+      const client = await withRole(service, own, { permissions: { deals: ALL }, entities: { deals: { rowFilter } } });
+      expect((await client.get(`${DEALS}/${hidden.id}`)).body.data.title).toBe('changed');
+      expect((await history(client, hidden.id)).items).toMatchObject([{ version: 4 }]);
+      expect((await asOf(client, hidden.id, then)).status).toBe(404);
+      expect((await client.get(`${DEALS}/${gone.id}/history`)).status).toBe(404);
+      for (const id of [hidden.id, gone.id])
+        expect((await client.post(`${DEALS}/${id}/restore`, { version: 1 })).status).toBe(404);
+      expect((await ok(client.get(`${DEALS}/deleted`))).items.map(({ title }: Json) => title)).toEqual(['without']);
+    }
+  });
+
   test('in a row filter $now is the time of the version', async () => {
     const client = await role({ rowFilter: 'due > $now' });
     const soon = new Date(Date.now() + 1_500).toISOString();

@@ -149,6 +149,29 @@ describe('a subscription with a role', () => {
     expect(titles(await receiver.waitFor(1))).toEqual(['mine']);
   });
 
+  test('does not send what a row filter cannot judge any more, because its field has had another type since', async () => {
+    await partner({});
+    receiver.answer = (_, response) => void response.writeHead(500).end();
+    const { id } = await subscribe(tenant, receiver.url, { role: 'partner' });
+    await createRecord(tenant, RECORDS, { title: 'hidden', stage: 'secret' });
+    await settledDeliveries(tenant, id, 1);
+    const retyped = await tenant.patch('/api/entities/task/fields/stage', {
+      type: 'select',
+      options: ['secret', 'open'],
+    });
+    expect(retyped.status).toBe(200);
+    await partner({ task: { rowFilter: 'stage != "secret"' } });
+    const before = receiver.received.length;
+    const from = '2001-01-01T00:00:00Z';
+    expect((await tenant.post(`${SUBSCRIPTIONS}/${id}/replay`, { from, status: 'all' })).body.data.queued).toBe(1);
+    // The replay makes it due, and only then is it judged.
+    const why = async (): Promise<string | null> => (await settledDeliveries(tenant, id, 1))[0]?.error ?? null;
+    while ((await why()) === 'status 500') await Bun.sleep(20);
+    expect(await why()).toBe('not sent: the role may not see this');
+    receiver.answer = (_, response) => void response.writeHead(200).end();
+    expect(titles(await last(before + 1)).slice(before)).toEqual(['last']);
+  });
+
   test('must name a role of the tenant, which cannot be deleted then', async () => {
     expect(await refused({ role: 'nobody' })).toEqual([400, [{ path: 'role', message: 'is no role of this tenant' }]]);
     await partner({});

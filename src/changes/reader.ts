@@ -8,6 +8,7 @@ import type { App } from '../app.ts';
 import { type AccessScope, accessScopeOf, hasRowFilter } from '../entities/access-scope.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
 import type { Entity, Field } from '../entities/field.ts';
+import { retypedIn } from '../entities/past-images.ts';
 import { ServiceError } from '../errors.ts';
 import { type CommittedEvent, DEFINITION_CHANGED, RECORD_EVENTS, type RecordEventType } from '../events/event.ts';
 import type { FeedEvent } from '../events/feed.ts';
@@ -81,7 +82,7 @@ export class EventReader {
     const type = await judge(
       event.type,
       imagesOf(event),
-      (image) => condition === null || this.#evaluator.meets(entity, condition, image),
+      (image) => condition === null || this.#evaluator.met(entity, condition, image, event.at),
       this.selection.transitions,
     );
     if (type === null || !this.#isWanted(type)) return null;
@@ -115,8 +116,8 @@ export class EventReader {
     const readers = payload?.readers;
     const wasReader = Array.isArray(readers) && readers.includes(readerOf(this.caller));
     if (view === null && !wasReader && !allows(this.caller.rights, 'read', entity)) return null;
-    if (!this.#seesChanged(event, entity)) return null;
-    return { type: DEFINITION_CHANGED, entity, data: { entity } };
+    if (this.#seesChanged(event, entity)) return { type: DEFINITION_CHANGED, entity, data: { entity } };
+    return this.#isJudgedBy(event) ? { type: RIGHTS_CHANGED, entity: null, data: {} } : null;
   }
 
   /** For those who follow the view: other records may be its own since. Its entity is that of today. */
@@ -133,6 +134,19 @@ export class EventReader {
     if (changed === undefined) return true;
     const field = this.catalog.byId.get(entityId ?? '')?.fields.find(({ id }) => id === changed.id);
     return isFieldVisible(restrictionOn(this.caller.rights, entity), field?.key ?? changed.key);
+  }
+
+  /**
+   * Whether a hidden field that decides on the caller's rows had another type before: what they were cannot be judged any more.
+   * No condition names a field whose type changes, so the rights have changed, and perhaps back.
+   */
+  #isJudgedBy({ entityId, payload, at }: CommittedEvent): boolean {
+    const changed = payload?.field as { id: string } | undefined;
+    const { entity, condition } = this.#accessTo(entityId ?? '', at) ?? {};
+    if (entity === undefined || condition == null) return false;
+    return retypedIn(entity, condition).some(
+      ({ id, slotAt }) => id === changed?.id && Date.parse(slotAt) >= Date.parse(at),
+    );
   }
 
   async #reload(): Promise<void> {

@@ -73,7 +73,8 @@ const fieldsByEntity = (schema: string): Sql => sql`
   from (
     select id, entity_id, key, slot, type, label, description, is_required as required, is_unique as unique,
       is_indexed as indexed, default_value as default, rules, target_id as "targetId", on_delete as "onDelete",
-      position, next, to_jsonb(d) ->> 'slot_at' as "slotAt"
+      position, next, to_jsonb(d) ->> 'slot_at' as "slotAt",
+      coalesce((to_jsonb(d) ->> 'slot_at')::timestamptz > d.created_at, false) as "isRetyped"
     from ${identifier(schema, 'field_definitions')} as d
   ) as f
   group by f.entity_id`;

@@ -62,6 +62,7 @@ export function fieldView(catalog: Catalog, field: Field): FieldView {
   const {
     slot: _,
     slotAt: _____,
+    isRetyped: _______,
     position: __,
     ref: ___,
     next: ____,

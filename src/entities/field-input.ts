@@ -13,7 +13,7 @@ import { fieldRef, specOf, type TypeAttribute } from './field-types.ts';
 import { type PatternValue, patternProblem } from './patterns.ts';
 
 /** A field as defined, before it has an id and a slot. */
-export type FieldDraft = Omit<Field, 'id' | 'slot' | 'slotAt' | 'position' | 'ref'>;
+export type FieldDraft = Omit<Field, 'id' | 'slot' | 'slotAt' | 'isRetyped' | 'position' | 'ref'>;
 
 const TYPE_ATTRIBUTES: ReadonlySet<string> = new Set([...FIELD_RULES, 'entity', 'onDelete'] satisfies TypeAttribute[]);
 
@@ -146,7 +146,7 @@ function readDefault(reader: AttributeReader, draft: FieldDraft): void {
 
 /** The draft as a field of an entity. */
 export function fieldOf(draft: FieldDraft, id: string, slot: string, position: number): Field {
-  return { ...draft, id, slot, slotAt: null, position, ref: fieldRef({ ...draft, slot }) };
+  return { ...draft, id, slot, slotAt: null, isRetyped: false, position, ref: fieldRef({ ...draft, slot }) };
 }
 
 /** What parsing these definitions, which are not checked yet, compiles and matches. */

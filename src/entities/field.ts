@@ -55,6 +55,8 @@ export interface Field extends FieldRules {
   position: number;
   /** When the slot became the field's: versions of records made before have no value in it. Null when that is not known. */
   slotAt: string | null;
+  /** Whether it got the slot with another type: versions made before have a value elsewhere, which is not known any more. */
+  isRetyped: boolean;
   /** How many characters of its text its indexes hold; null when that is no limit. */
   textMax?: number | null;
   /** The next definition, during a transition: until it ends, values must fit both. */

@@ -139,7 +139,7 @@ async function imageOf(restore: Restore): Promise<{ data: SlotValues; at: string
 async function wasSeen({ writing, scope }: Restore, { row, at }: FeedEvent): Promise<boolean> {
   const { catalog, caller, evaluator } = writing;
   const { rowFilter } = accessScopeOf(catalog, caller, scope.entity, new Date(at));
-  return row !== null && (rowFilter === null || (await evaluator.meets(scope.entity, rowFilter, row)));
+  return row !== null && (rowFilter === null || (await evaluator.met(scope.entity, rowFilter, row, at)));
 }
 
 /** Whether a version made at a time could have a value of the field. */

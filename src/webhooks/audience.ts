@@ -126,7 +126,7 @@ export class Judge {
     const scope = this.#scopeOf(role, entity, new Date(at));
     if (scope === null) return false;
     if (isErased) return scope.rowFilter === null;
-    return scope.rowFilter === null || this.#evaluator.meets(entity, scope.rowFilter, row);
+    return scope.rowFilter === null || this.#evaluator.met(entity, scope.rowFilter, row, at);
   }
 
   /** Whether the change is for the subscription. */
@@ -134,7 +134,7 @@ export class Judge {
     if (!(await this.isVisible(audience, entity, change))) return false;
     if (audience.filters === null || change.isErased === true) return true;
     const condition = this.#conditionOf(audience, audience.filters, entity, new Date(change.at));
-    return condition !== null && this.#evaluator.meets(entity, condition, change.row);
+    return condition !== null && this.#evaluator.met(entity, condition, change.row, change.at);
   }
 
   #callerOf(role: string | null): TenantCaller {

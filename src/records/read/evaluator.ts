@@ -4,6 +4,7 @@
 // Contract: decisions#expressions, neighbours#fair-shares.
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity, Field } from '../../entities/field.ts';
+import { isKnownThen } from '../../entities/past-images.ts';
 import { clientGone } from '../../errors.ts';
 import { comparisons, type Expression, relationKeys, type StoredRow } from '../../expression/ast.ts';
 import { type EvaluationContext, evaluateInSteps } from '../../expression/evaluate.ts';
@@ -92,6 +93,11 @@ export class Evaluator {
       const turn = giveWay();
       if (turn !== undefined) await resume(turn);
     }
+  }
+
+  /** Whether a record matched the condition when it had this image; false when that is not known any more. */
+  async met(entity: Entity, condition: Expression, image: RecordRow, at: string): Promise<boolean> {
+    return isKnownThen(entity, condition, image.data, at) && this.meets(entity, condition, image);
   }
 
   #targetOf(entity: Entity, relation: Field): Target | undefined {
