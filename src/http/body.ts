@@ -25,9 +25,9 @@ export async function readJson(request: Request, maxBytes: number): Promise<Json
     throw new ServiceError('UNSUPPORTED_MEDIA_TYPE', 'send the body as Content-Type: application/json');
   }
   const bytes = await readBytes(request, maxBytes);
-  // Parsing a megabyte takes up to 30 ms, and what follows as long: many bodies that arrive together take turns.
+  // Decoding and parsing a megabyte takes up to 30 ms, and what follows as long: many bodies that arrive together take turns.
   if (bytes.length >= LARGE) await giveWay();
-  const parsed = parseObject(decode(bytes));
+  const parsed = await parseObject(decode(bytes));
   if ('problems' in parsed) throw invalid(parsed.problems);
   if (bytes.length >= LARGE) await giveWay();
   return parsed.value;

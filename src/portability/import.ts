@@ -136,9 +136,9 @@ async function* linesOf(body: AsyncIterable<Uint8Array>, work: Work): AsyncGener
   return undefined;
 }
 
-function membersOf(line: Line): JsonObject {
+async function membersOf(line: Line): Promise<JsonObject> {
   if ('problem' in line) throw invalidField('', line.problem);
-  const parsed = parseObject(line.text, AROUND);
+  const parsed = await parseObject(line.text, AROUND);
   if ('problems' in parsed) throw invalid(parsed.problems);
   return parsed.value;
 }

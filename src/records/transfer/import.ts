@@ -92,7 +92,7 @@ export async function importRecords(
       // Parsing a line of a megabyte takes up to 30 ms, and many files may have reached one.
       const way = giveWay();
       if (way !== undefined) await way;
-      if (writer.add(line, read(line))) await writer.flush();
+      if (writer.add(line, await read(line))) await writer.flush();
     }
   };
   const collected = keepGarbageSmall();

@@ -32,7 +32,7 @@ export interface FileOptions {
 }
 
 /** A parser for the file's lines, called in order. It throws a 400 for a header that does not match the entity. */
-export function lineParser(relating: Relating, options: FileOptions): (line: Line) => ParsedLine {
+export function lineParser(relating: Relating, options: FileOptions): (line: Line) => ParsedLine | Promise<ParsedLine> {
   if (options.format !== 'csv') return (line) => ('problem' in line ? line : parseJson(line, options));
   let header: Header | null = null;
   return (line) => {
@@ -127,9 +127,9 @@ function parseCells({ delimiter, columns, idAt }: Header, text: string, options:
   return withId(cells[idAt], values, options);
 }
 
-function parseJson({ text, item }: { text: string; item?: number }, options: FileOptions): ParsedLine {
+async function parseJson({ text, item }: { text: string; item?: number }, options: FileOptions): Promise<ParsedLine> {
   if (item === undefined && text.trim() === '') return null;
-  const parsed = parseObject(text);
+  const parsed = await parseObject(text);
   if ('problems' in parsed) {
     const [{ path, message } = { path: '', message: '' }] = parsed.problems;
     return { problem: path === 'body' ? message : `${path}: ${message}` };
