@@ -1,8 +1,8 @@
 // Imports and exports that take long obey the rights that their caller has meanwhile: each batch asks again.
-// Contract: decisions#changes-of-rights, decisions#import, decisions#export.
+// Contract: decisions#changes-of-rights, decisions#import, decisions#export, portability#export, portability#import.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { addRole, changeRole, userToken } from './support/credentials.ts';
+import { addRole, adminKey, changeRole, userToken } from './support/credentials.ts';
 import { createEntity, fields } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -74,6 +74,38 @@ test('an export breaks off when the rights of its caller change', async () => {
   await reader.read();
   const entities = { large: { excludeFields: ['secret'] } };
   await changeRole(service, tenant, role.name, { permissions: { large: ['read'] }, entities });
+  const whole = async (): Promise<void> => {
+    while (!(await reader.read()).done);
+  };
+  await expect(whole()).rejects.toThrow();
+}, 60_000);
+
+test('an admin key that is revoked meanwhile breaks off its export of a tenant, and its import of one is a 401 that leaves nothing', async () => {
+  const operator = service.admin.with({ 'x-admin-key': await adminKey(service, ['platform:write']) });
+  const issued = await operator.post('/api/admin/platform/keys', { name: 'copies', scopes: ['tenants:manage'] });
+  const { id, key } = issued.body.data;
+  const headers = { 'x-admin-key': key };
+  const tenants = `${service.url}/api/admin/platform/tenants`;
+  const document = await (await fetch(`${tenants}/${tenant.slug}/export`, { headers })).text();
+  const reader = ((await fetch(`${tenants}/${tenant.slug}/export`, { headers })).body as ReadableStream).getReader();
+  await reader.read();
+  const revoked = Promise.withResolvers<void>();
+  const body = new ReadableStream<Uint8Array>({
+    async start(controller) {
+      controller.enqueue(new TextEncoder().encode(document.slice(0, -200)));
+      await revoked.promise;
+      controller.enqueue(new TextEncoder().encode(document.slice(-200)));
+      controller.close();
+    },
+  });
+  const slug = `${tenant.slug}-copy`;
+  const type = { 'content-type': 'application/x-ndjson' };
+  const imported = fetch(`${tenants}/import?slug=${slug}`, { method: 'POST', headers: { ...headers, ...type }, body });
+  await delay(200);
+  expect((await operator.delete(`/api/admin/platform/keys/${id}`)).status).toBe(200);
+  revoked.resolve();
+  expect((await imported).status).toBe(401);
+  expect((await service.admin.get(`/api/admin/platform/tenants/${slug}`)).status).toBe(404);
   const whole = async (): Promise<void> => {
     while (!(await reader.read()).done);
   };

@@ -25,7 +25,7 @@ import {
 } from './request-context.ts';
 import { resolveCaller } from './resolve-caller.ts';
 import { FULL_RIGHTS, NO_RIGHTS } from './rights.ts';
-import { type Access, admitsMethod } from './route-access.ts';
+import { type Access, admitsMethod, IS_LIVE_KEY } from './route-access.ts';
 import { requireSameTenant, tenantInHeaders } from './tenant-context.ts';
 import { useTicket } from './tickets.ts';
 
@@ -74,6 +74,13 @@ export function callerNow(app: App, request: Request, caller: TenantCaller): Cal
     return { ...admitted, tenant };
   };
   return async () => requireTenant(await markedCaller(app, request, requireTenant(await now())));
+}
+
+/** 401 once the operator's admin key is revoked or has expired, for a call that takes long. It is no further use of the key. */
+export async function requireOperatorNow(app: App, { kind, id }: Caller): Promise<void> {
+  if (kind !== 'admin_key') return;
+  const live = await app.db.first(sql`select from platform.admin_keys where id = ${id}::uuid and ${IS_LIVE_KEY}`);
+  if (live === undefined) throw unauthorized();
 }
 
 async function identify(app: App, request: Request): Promise<Caller | null> {
@@ -127,8 +134,7 @@ interface AdminKeyRow {
 async function adminKeyCaller(app: App, request: Request, value: string) {
   const rows = await app.db.rows<AdminKeyRow>(sql`
     select id, encode(hash, 'hex') as hash, scopes from platform.admin_keys
-    where prefix = ${displayPrefix(value, CREDENTIAL_KINDS.admin_key.format)} and is_active
-      and (expires_at is null or expires_at > now())`);
+    where prefix = ${displayPrefix(value, CREDENTIAL_KINDS.admin_key.format)} and ${IS_LIVE_KEY}`);
   const digest = sha256(value);
   const row = rows.find(({ hash }) => timingSafeEqual(Buffer.from(hash, 'hex'), digest));
   if (row === undefined) throw unauthorized();

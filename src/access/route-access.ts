@@ -81,11 +81,14 @@ export function adminKeyRequired(): Error {
   return unauthorized('this needs an admin key along with the super-admin secret');
 }
 
+/** The condition that an admin key is neither revoked nor expired. */
+export const IS_LIVE_KEY = sql`is_active and (expires_at is null or expires_at > now())`;
+
 /** Whether an active key can create others; then the secret alone is not enough. */
 export async function writeKeyExists(queries: Queries): Promise<boolean> {
   const row = await queries.first(sql`
     select from platform.admin_keys
-    where is_active and (expires_at is null or expires_at > now()) and scopes @> '["platform:write"]'
+    where ${IS_LIVE_KEY} and scopes @> '["platform:write"]'
     limit 1`);
   return row !== undefined;
 }

@@ -2,7 +2,7 @@
 // the API shows of a tenant and no credentials: no keys, no secrets, and password hashes only if the super-admin asks for them.
 // Failures: 404, 409, 429; later ones abort the connection, so the document has no last line.
 // Contract: portability#export.
-import type { CallerNow } from '../access/authenticate.ts';
+import { type CallerNow, requireOperatorNow } from '../access/authenticate.ts';
 import type { Caller, TenantCaller } from '../access/caller.ts';
 import { FULL_RIGHTS } from '../access/rights.ts';
 import type { App } from '../app.ts';
@@ -44,16 +44,16 @@ export async function exportOwnTenant(
   return open(app, caller.tenant, { share: caller.tenant.id, withHashes: false, allowed, onCut });
 }
 
-/** Exports any tenant, including a suspended one. Deleting the tenant aborts the export. */
+/** Exports any tenant, including a suspended one. Deleting the tenant aborts the export, and so does the end of the operator's key. */
 export async function exportTenant(
   app: App,
-  { kind, id }: Caller,
+  caller: Caller,
   tenant: Tenant,
   { withHashes, onCut }: { withHashes: boolean; onCut: () => void },
 ): Promise<ExportedTenant> {
-  const share = `operator ${id ?? kind}`;
+  const share = `operator ${caller.id ?? caller.kind}`;
   const allowed = <T>(rows: AsyncIterable<T>): AsyncIterable<T> =>
-    amongOperators(share, whileItExists(app, tenant, rows));
+    amongOperators(share, whileAllowed(app, caller, tenant, rows));
   return open(app, tenant, { share, withHashes, allowed, onCut });
 }
 
@@ -66,8 +66,9 @@ async function* amongOperators<T>(share: string, rows: AsyncIterable<T>): AsyncG
   }
 }
 
-async function* whileItExists<T>(app: App, { id }: Tenant, rows: AsyncIterable<T>): AsyncGenerator<T> {
+async function* whileAllowed<T>(app: App, caller: Caller, { id }: Tenant, rows: AsyncIterable<T>): AsyncGenerator<T> {
   for await (const batch of rows) {
+    await requireOperatorNow(app, caller);
     if ((await tenantById(app, id)) === null) throw notFound('tenant');
     yield batch;
   }

@@ -3,6 +3,7 @@
 // Failures: 400 that names the line and the member; 409 for a taken slug; 429. None leaves anything behind.
 // Contract: portability#import.
 import { type Static, Type } from '@sinclair/typebox';
+import { requireOperatorNow } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';
 import { Settings, settingProblems } from '../admin/tenant-settings.ts';
 import { OwnTenantSchema, ownView, TenantName, TenantSlug } from '../admin/tenants.ts';
@@ -19,7 +20,7 @@ import { newId } from '../runtime/ids.ts';
 import { SharedBudget } from '../runtime/shared-budget.ts';
 import { sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { currentWork, forTenant, isGone, type Work } from '../runtime/work.ts';
+import { currentWork, forTenant, isGone } from '../runtime/work.ts';
 import { ArrivingTenant, type NewTenant } from './arriving.ts';
 import { Definitions } from './definitions.ts';
 import { type Counts, FORMAT, FORMAT_VERSION, KINDS, type Kind, noCounts } from './document.ts';
@@ -60,7 +61,7 @@ export interface ImportOptions {
   mask?: MaskInput;
 }
 
-/** Lines between two checks whether the client is still connected. */
+/** Lines between two checks whether the client is still connected, and its credential still valid. */
 const LINES_BETWEEN = 500;
 /** The members of a line besides those of a record. */
 const AROUND = { levels: 1, names: 16 };
@@ -70,23 +71,33 @@ const places = perApp(() => new SharedBudget(LIMITS.portability.importsMax));
 /** `body` arrives in chunks of a few kilobytes. A caller has at most half of the places: slow uploads of one must not refuse all. */
 export async function importTenant(
   app: App,
-  { kind, id }: Caller,
+  caller: Caller,
   body: AsyncIterable<Uint8Array>,
   options: ImportOptions,
 ): Promise<ImportedTenant> {
-  const [own, share] = [places(app), id ?? kind];
+  const [own, share] = [places(app), caller.id ?? caller.kind];
   if (!own.take(share, 1)) throw rateLimited('too many tenants are being imported at once', 5);
   const collected = keepGarbageSmall();
   try {
-    return await read(app, body, options);
+    return await read(app, caller, body, options);
   } finally {
     collected();
     own.give(share, 1);
   }
 }
 
-async function read(app: App, body: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportedTenant> {
-  const lines = linesOf(body, currentWork());
+async function read(
+  app: App,
+  caller: Caller,
+  body: AsyncIterable<Uint8Array>,
+  options: ImportOptions,
+): Promise<ImportedTenant> {
+  const work = currentWork();
+  const requireStill = async (): Promise<void> => {
+    if (isGone(work)) throw clientGone();
+    await requireOperatorNow(app, caller);
+  };
+  const lines = linesOf(body, requireStill);
   try {
     const first = await lines.next();
     const { line, members } = first.done === true ? { line: 1, members: {} } : first.value;
@@ -120,19 +131,23 @@ interface ReadLine {
   members: JsonObject;
 }
 
-/** The lines of the document. Stops when the client has disconnected. */
-async function* linesOf(body: AsyncIterable<Uint8Array>, work: Work): AsyncGenerator<ReadLine, undefined> {
+/** The lines of the document. `requireStill` is asked from time to time, and at the end: what has been read is not visible before. */
+async function* linesOf(
+  body: AsyncIterable<Uint8Array>,
+  requireStill: () => Promise<void>,
+): AsyncGenerator<ReadLine, undefined> {
   const reader = new LineReader(false, LIMITS.portability.lineBytesMax);
   let next = 1;
   const parsed = async (line: Line): Promise<ReadLine> => {
     await giveWay();
     if (line.line !== next) throw faultAt(next, invalidField('', 'is empty'));
     next += 1;
-    if (next % LINES_BETWEEN === 0 && isGone(work)) throw clientGone();
+    if (next % LINES_BETWEEN === 0) await requireStill();
     return { line: line.line, members: await atLine(line.line, () => membersOf(line)) };
   };
   for await (const chunk of body) for (const line of reader.push(chunk)) yield await parsed(line);
   for (const line of reader.end()) yield await parsed(line);
+  await requireStill();
   return undefined;
 }
 
