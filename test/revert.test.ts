@@ -196,6 +196,22 @@ test('values that others have taken since, and rules, are conflicts with their r
   ]);
 });
 
+test('a record that cannot have its former values stays deleted: it is a conflict and left alone, and comes back once they fit', async () => {
+  const gone = await createRecord(tenant, DEALS, { title: 'gone', code: 'a' });
+  const from = await moment();
+  await tenant.patch(`${DEALS}/${gone.id}`, { title: 'changed', code: 'b' });
+  await tenant.delete(`${DEALS}/${gone.id}`);
+  const to = await moment();
+  const taken = await createRecord(tenant, DEALS, { title: 'new', code: 'a' });
+  const reason = expect.stringContaining('code');
+  const conflicts = [{ entity: 'deals', record_id: gone.id, reason }];
+  expect(await revert({ from, to })).toEqual(done(0, 0, conflicts));
+  expect((await tenant.get(`${DEALS}/${gone.id}`)).status).toBe(404);
+  await tenant.delete(`${DEALS}/${taken.id}`);
+  expect(await revert({ from, to })).toEqual(done(1));
+  expect((await tenant.get(`${DEALS}/${gone.id}`)).body.data).toMatchObject({ title: 'gone', code: 'a' });
+});
+
 test('actor, triggered_by and entity narrow the span; between two of them, a change of somebody else is a conflict', async () => {
   const ada = bearer(service, await userToken(service, tenant, 'admin'));
   const bob = bearer(service, await userToken(service, tenant, 'admin'));

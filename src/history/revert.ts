@@ -14,7 +14,7 @@ import { closed, nullable, Uuid } from '../http/schemas.ts';
 import { applyIndependently } from '../records/batch/independent.ts';
 import { importWriters } from '../records/transfer/batch-writing.ts';
 import { spanOfImport } from '../records/transfer/import-log.ts';
-import { autocommit } from '../records/write/context.ts';
+import { autocommit, inTransaction } from '../records/write/context.ts';
 import { idsReferredTo } from '../records/write/deletion.ts';
 import { updateRecord } from '../records/write/write.ts';
 import { Semaphore } from '../runtime/concurrency.ts';
@@ -224,16 +224,18 @@ class Revert {
     }
   }
 
+  /** In one transaction: a record that cannot have its former values stays deleted. */
   async #bringBack(writer: TenantCaller, catalog: Catalog, record: Touched, undo: Undo): Promise<void> {
     const entity = catalog.byId.get(record.entityId);
     if (undo.kind !== 'return' || entity === undefined) return;
-    const context = autocommit(this.app, writer);
     try {
-      const { row } = await restoreRecord(context, entity.name, record.recordId, { version: undo.version });
-      const body = bodyBack(entity, row, undo.event);
-      if (Object.keys(body).length > 0) {
-        await updateRecord(context, entity.name, record.recordId, body, [row.version]);
-      }
+      await inTransaction(autocommit(this.app, writer), async (context) => {
+        const { row } = await restoreRecord(context, entity.name, record.recordId, { version: undo.version });
+        const body = bodyBack(entity, row, undo.event);
+        if (Object.keys(body).length > 0) {
+          await updateRecord(context, entity.name, record.recordId, body, [row.version]);
+        }
+      });
       this.#count(record, null);
     } catch (error) {
       this.#count(record, error);
