@@ -141,6 +141,19 @@ describe('values', () => {
 });
 
 describe('errors and transactions', () => {
+  test('large values are compressed with lz4 where the server has it, in every pool', async () => {
+    const used = sql`select pg_column_compression(value) as used,
+      (select 'lz4' = any(enumvals) from pg_settings where name = 'default_toast_compression') as has from large_values`;
+    for (const queries of [db, db.slow]) {
+      const row = await queries.begin(async (tx) => {
+        await tx.rows(sql`create temporary table large_values (value text) on commit drop`);
+        await tx.rows(sql`insert into large_values select repeat('a', 100000)`);
+        return tx.first<{ used: string; has: boolean }>(used);
+      });
+      expect(row?.used).toBe(row?.has ? 'lz4' : 'pglz');
+    }
+  });
+
   test('errors of Postgres pass through with their code and constraint', async () => {
     await db.exec('create table if not exists unique_rows (n int constraint only_once unique); truncate unique_rows');
     await db.rows(sql`insert into unique_rows values (1)`);

@@ -50,6 +50,13 @@ export interface Batch {
 /** A longer statement is one of many terms that hardly comes again; keeping thousands of them took gigabytes. */
 const KEPT_TEXT_MAX = 8_192;
 
+/**
+ * Large values are compressed with lz4 where the server has it: storing a text of 330 KB takes 3 to 5 ms of a processor instead
+ * of 12 to 25, and at most a tenth more space.
+ */
+const OPENING = `select pg_backend_pid() as pid, (select set_config(name, 'lz4', false)
+  from pg_settings where name = 'default_toast_compression' and 'lz4' = any(enumvals))`;
+
 type Target = { path?: string | false; host: string[]; port: number[] };
 
 /** A plan made once must also suit the table when it has grown, and any limit: so sequential scans and sorts are off. */
@@ -112,7 +119,7 @@ export class Connection {
 
   /** Connects. Rejects when the server cannot be reached or refuses. */
   async open(): Promise<void> {
-    const [row] = await this.run('select pg_backend_pid() as pid', [], { plans: 'each time' });
+    const [row] = await this.run(OPENING, [], { plans: 'each time' });
     this.pid = (row as { pid: number } | undefined)?.pid ?? 0;
     const run = (text: string, parameters: unknown[]) => this.run(text, parameters, { plans: 'each time' });
     await this.#limitTemporary?.(run);
