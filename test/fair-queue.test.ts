@@ -4,8 +4,8 @@ import { describe, expect, test } from 'bun:test';
 
 import { FairQueue } from '../src/runtime/fair-queue.ts';
 import type { Ticket } from '../src/runtime/fair-share.ts';
-import { GivingWay } from '../src/runtime/giving-way.ts';
 import { LongWork } from '../src/runtime/long-work.ts';
+import { Throttle } from '../src/runtime/throttle.ts';
 import { seededRandom } from './support/random.ts';
 
 const SLOTS = 8;
@@ -225,7 +225,7 @@ describe('the fair queue', () => {
 
   test('while slots are admitted in part, a share that has had more than others has fewer, and one at least', () => {
     let admitted = 1;
-    const long = { areOthersActive: () => true, admitted: () => admitted, givingWay: new GivingWay(() => admitted) };
+    const long = { areOthersActive: () => true, admitted: () => admitted, throttle: new Throttle(() => admitted) };
     const queue = newQueue({ long });
     const running: Ticket<Item>[] = [];
     /** Lets each share end some of its tickets and start others; returns how many each then runs. */

@@ -5,10 +5,10 @@
 import { describe, expect, test } from 'bun:test';
 import { FairQueue } from '../src/runtime/fair-queue.ts';
 import { SERVICE_SHARE, type Ticket } from '../src/runtime/fair-share.ts';
-import { GivingWay } from '../src/runtime/giving-way.ts';
 import { LongWork } from '../src/runtime/long-work.ts';
 import { Congestion, PROBE_MS } from '../src/runtime/postgres/congestion.ts';
 import { LongStatements } from '../src/runtime/postgres/long-statements.ts';
+import { Throttle } from '../src/runtime/throttle.ts';
 import { seededRandom } from './support/random.ts';
 
 const STEP_MS = 0.25;
@@ -46,7 +46,7 @@ class Model {
   readonly ended = new Map<string, number>();
   readonly #running = new Set<Ticket<Statement>>();
   readonly #congestion = new Congestion();
-  readonly #givingWay = new GivingWay(() => this.#congestion.admitted);
+  readonly #throttle = new Throttle(() => this.#congestion.admitted);
   readonly #pools = new Map<number, ModelPool>();
 
   constructor(
@@ -54,14 +54,14 @@ class Model {
     private readonly random: () => number,
   ) {
     const work = new LongWork(2, 6);
-    const givingWay = this.#givingWay;
+    const throttle = this.#throttle;
     for (const slots of [8, 4]) {
       const wake = (): void => this.#dispatch(pool);
       const { admitted, delayMs } = {
         admitted: () => this.#congestion.admitted,
         delayMs: () => this.#congestion.delayMs,
       };
-      const long = { areOthersActive: () => true, admitted, delayMs, givingWay, work, wake };
+      const long = { areOthersActive: () => true, admitted, delayMs, throttle, work, wake };
       const queue = new FairQueue<Statement>({ slots, operatorSlots: 1, shareWaitingMax: 100, long });
       const pool = { queue, long: new LongStatements() };
       this.#pools.set(slots, pool);
@@ -115,7 +115,7 @@ class Model {
 
   #dispatch({ queue }: ModelPool): void {
     const next = () =>
-      queue.start((_, { name }) => (this.#givingWay.isResting(name, this.nowMs) ? Number.POSITIVE_INFINITY : 0));
+      queue.start((_, { name }) => (this.#throttle.isResting(name, this.nowMs) ? Number.POSITIVE_INFINITY : 0));
     for (let ticket = next(); ticket !== undefined; ticket = next()) {
       ticket.item.startedAt = this.nowMs;
       this.#running.add(ticket);
@@ -129,7 +129,7 @@ class Model {
     this.ended.set(share, (this.ended.get(share) ?? 0) + 1);
     pool.long.ended(share, share, heldMs - this.#congestion.delayMs);
     pool.queue.end(ticket, heldMs);
-    this.#givingWay.ran(ticket.share.owner, ticket.share.name, heldMs, this.nowMs);
+    this.#throttle.ran(ticket.share.owner, ticket.share.name, heldMs, this.nowMs);
     this.#dispatch(pool);
     ended();
   }

@@ -1,40 +1,39 @@
-// Long computations in pieces: between two of them the event loop serves others. The time since the loop last turned
-// counts, of all callers together, so that many short pieces in a row give way as well. Those that wait go on one in each
-// turn, and the shares take turns: much work of one tenant delays a piece of another's by one piece. While other tenants
-// are active, a tenant rests after a piece for as long as the piece took, so that it has at most half of the loop's time.
-// Strangers are one share together.
+// Runs long computations in pieces, and lets the event loop serve others between two pieces. The time since the loop last turned counts
+// for all callers together, so a series of many short pieces yields as well. One waiting computation resumes in each turn, and the shares
+// take turns: a lot of work of one tenant delays a piece of another tenant by one piece. While other tenants are active, a tenant rests
+// after a piece for as long as the piece took, so it has at most half of the loop's time. All strangers together are one share.
 // Contract: neighbours#fair-shares.
 import { areOthersActive, currentWork, isStrangers, STRANGERS } from './work.ts';
 
 /**
- * A computation gives way after this time, in milliseconds. Beside texts of combining marks, another tenant's requests have a p50 of 4.9
- * to 5.2 and a p99 of 17 to 26; with 4, of 6.6 to 7.2 and 35 to 49. An import is not slower.
+ * A computation yields after this time, in milliseconds. Beside texts of combining marks, another tenant's requests have a p50 of 4.9
+ * to 5.2 and a p99 of 17 to 26; with 4 ms, a p50 of 6.6 to 7.2 and a p99 of 35 to 49. An import is not slower.
  */
 const SLICE_MS = 1;
 let sliceStartedAt: number | null = null;
-/** Whose piece began the slice. */
+/** The share whose piece began the slice. */
 let sliceShare = '';
 
-/** What waits for a turn, of one share. */
+/** The pieces of one share that wait for a turn. */
 interface Waiting {
   resolves: (() => void)[];
-  /** When its next piece may start. */
+  /** When the share's next piece may start. */
   startsAt: number;
 }
-/** By share; the share that comes next is first. */
+/** By share; the share whose turn is next comes first. */
 const waiting = new Map<string, Waiting>();
-/** When the next one goes on; null when nobody waits. */
+/** When the next piece resumes; null when none waits. */
 let resumesAt: number | null = null;
 let restTimer: ReturnType<typeof setTimeout> | undefined;
 
 /**
- * Resolves after the event loop has turned; undefined when it is not due. Call it before a step, so that many that are due
- * at once take turns too. `share` is that of the current work, unless it is known otherwise. Costs 0.1 µs.
+ * Resolves after the event loop has turned; undefined when the slice still has time. Call it before a step, so that many computations
+ * that are due at once take turns too. `share` is the share of the current work by default. Costs 0.1 µs.
  */
 export function giveWay(share?: string): Promise<void> | undefined {
   if (sliceStartedAt === null) {
     const own = loopShare(share);
-    // Those of its share that wait go first; those of other shares go on one in each turn anyway.
+    // Waiting pieces of the same share go first. Pieces of other shares resume one in each turn anyway.
     if (!waiting.has(own)) {
       startSlice(own);
       return undefined;
@@ -45,10 +44,10 @@ export function giveWay(share?: string): Promise<void> | undefined {
   return isDue ? turn(loopShare(share), now) : undefined;
 }
 
-/** In characters: a shorter condition is read in 20 µs. */
+/** In characters: a shorter condition is parsed in 20 µs. */
 const LONG_CONDITION = 250;
 
-/** As `giveWay`, before a condition of this length is read: a long one takes 0.3 ms, and hundreds may be read at once. */
+/** Like `giveWay`, before a condition of this length is parsed: a long one takes 0.3 ms, and hundreds may be parsed at once. */
 export function giveWayToRead(length: number): Promise<void> | undefined {
   return length > LONG_CONDITION ? giveWay() : undefined;
 }
@@ -58,7 +57,7 @@ function loopShare(name: string = currentWork().share): string {
 }
 
 function turn(share: string, now: number): Promise<void> {
-  // Nobody rests for what another has taken.
+  // A share does not rest for time that another share took.
   const tookMs = sliceStartedAt === null || sliceShare !== share ? 0 : now - sliceStartedAt;
   const restMs = areOthersActive(share) ? tookMs : 0;
   return new Promise((resolve) => {
@@ -73,13 +72,13 @@ function turn(share: string, now: number): Promise<void> {
 }
 
 /**
- * Two turns: the first one runs before timers and sockets that became due meanwhile. The rest of one share delays no other:
- * who comes during it goes on before its end.
+ * Waits two turns: the first one runs before timers and sockets that became due meanwhile. The rest of one share does not delay
+ * another: a share that arrives during it resumes before it ends.
  */
 function schedule(): void {
   const at = earliest();
   if (resumesAt !== null && at >= resumesAt) return;
-  // Without a timer, it goes on in the next turns, and nothing is earlier.
+  // Without a timer, the next piece resumes in the next turns, and nothing can be earlier.
   if (resumesAt !== null && restTimer === undefined) return;
   clearTimeout(restTimer);
   restTimer = undefined;

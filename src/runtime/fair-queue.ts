@@ -1,11 +1,10 @@
-// Decides whose work starts next when work of many tenants waits for a few slots: connections, hashing threads, locks.
-// Work of the same share waits in order; among the shares, the one that has had the least time comes first. A share takes
-// a further slot only while more are free than it holds, and never more than half: with k busy shares, each has about
-// 1/(k + 1) of the slots, and one that arrives finds a free one. A share whose tickets run long has at most a quarter of
-// the slots while others are active, as has one that is new, and a quarter of the slots is kept for shares whose tickets are
-// short. While slots are admitted in part, tenants that have had most have fewer. A share that was idle starts at the level of the
-// others: idle time is no credit. Operators' work comes first and has slots of its own. Idle shares take no memory, but for the few
-// that have had most. Without clock and promises; times are milliseconds. Contract: neighbours#fair-shares.
+// A fair queue: decides whose work starts next when work of many tenants waits for a few slots (connections, hashing threads, locks).
+// Work of one share waits in order; among the shares, the one that has used the least time goes first. A share takes a further slot only
+// while more slots are free than it holds, and never more than half. With k busy shares each has about 1/(k + 1) of the slots, and a new
+// share finds a free one. While others are active, a share that is new or whose tickets run long has at most a quarter of the slots, and a
+// quarter is kept for shares with short tickets. While slots are admitted in part, tenants that have used the most time have fewer. A share
+// that was idle starts at the level of the others: idle time earns no credit. Operators' work goes first and has slots of its own. Idle
+// shares take no memory, except the few that used the most. No clock, no promises; times are milliseconds. Contract: neighbours#fair-shares.
 import {
   append,
   isBefore,
@@ -14,42 +13,42 @@ import {
   learn,
   newShare,
   type Postponement,
+  predictsNext,
   remove,
   SERVICE_SHARE,
   type Share,
   type Ticket,
-  tellsOfShare,
 } from './fair-share.ts';
 import type { LongLimits } from './long-work.ts';
 import { Shares } from './shares.ts';
 
 export interface FairQueueOptions {
   slots: number;
-  /** Further slots, which only operators' work may take. */
+  /** Additional slots for operators' work only. */
   operatorSlots: number;
-  /** Waiting tickets of one share; further ones are refused. */
+  /** How many tickets of one share may wait; further ones are refused. */
   shareWaitingMax: number;
-  /** Limits on long tickets; without them, they are as others. */
+  /** Limits on long tickets; without them, long tickets are treated like short ones. */
   long?: LongLimits;
 }
 
 const unpostponed = (): number => 0;
-/** What a ticket is charged at least, unless it took less. */
+/** The least that a ticket is charged, unless it took less time than this. */
 const OWN_LEAST_MS = 1;
 
 export class FairQueue<T> {
   readonly #options: FairQueueOptions;
-  /** What one share may hold at most. */
+  /** The most slots that one share may hold. */
   readonly #shareSlots: number;
-  /** What a share of long tickets may hold at most while others are active. */
+  /** The most slots that a share with long tickets may hold while others are active. */
   readonly #longShareSlots: number;
-  /** What all long tickets may hold together. */
+  /** The most slots that all long tickets may hold together. */
   readonly #longSlots: number;
   readonly #operators: Share<T> = newShare('operators', 'operators', 0);
   readonly #shares = new Shares<T>();
   /** The shares that have waiting work, in no order. */
   readonly #ready: Share<T>[] = [];
-  /** The least time that a share with waiting work has had, seen at the last start; never falls while work runs. */
+  /** The least time that any share with waiting work had used at the last start; never falls while work runs. */
   #level = 0;
   #running = 0;
   #longRunning = 0;
@@ -73,7 +72,7 @@ export class FairQueue<T> {
     return this.#running;
   }
 
-  /** Tickets that hold a slot for long. */
+  /** Long tickets that hold a slot. */
   get longRunning(): number {
     return this.#longRunning;
   }
@@ -83,7 +82,7 @@ export class FairQueue<T> {
     return this.#shares.size;
   }
 
-  /** Adds waiting work; null when its share has too much. What is known to run long does not hold up the share's other work. */
+  /** Adds waiting work; null when too much of its share waits. Work that is known to run long does not hold up the share's other work. */
   enter(shareName: string, isOperator: boolean, item: T, isKnownLong = false): Ticket<T> | null {
     const share = isOperator ? this.#operators : this.#shares.activate(shareName, isKnownLong, this.#level);
     if (share.waiting >= this.#options.shareWaitingMax) return null;
@@ -103,7 +102,7 @@ export class FairQueue<T> {
     return ticket;
   }
 
-  /** Starts the ticket whose turn it is, given what is postponed; undefined when none may start now. */
+  /** Starts the ticket whose turn it is, with postponed tickets put back; undefined when none may start now. */
   start(postponement: Postponement<T> = unpostponed): Ticket<T> | undefined {
     const share = this.#nextShare(postponement);
     const ticket = share?.first;
@@ -125,14 +124,14 @@ export class FairQueue<T> {
     const ownMs = this.#own(costMs);
     if (ownMs >= LONG_MS) {
       this.#noteLong(ticket);
-      if (tellsOfShare(share, ownMs)) share.expected = Math.max(share.expected, LONG_MS);
+      if (predictsNext(share, ownMs)) share.expected = Math.max(share.expected, LONG_MS);
     }
     if (ownMs <= ticket.charged) return;
     share.used += ownMs - ticket.charged;
     ticket.charged = ownMs;
   }
 
-  /** What a ticket has taken of itself; of one that has waited for others all the time, a little. */
+  /** The time that a ticket itself has taken, without the delay that other work causes; never 0 for a ticket that ran. */
   #own(costMs: number): number {
     return Math.max(Math.min(costMs, OWN_LEAST_MS), costMs - (this.#options.long?.delayMs?.() ?? 0));
   }
@@ -153,7 +152,7 @@ export class FairQueue<T> {
     work?.ended(share.owner, costMs, wake);
   }
 
-  /** Ends a ticket: frees its slot and charges its share for `costMs`, or takes it out of the queue. */
+  /** Ends a ticket: frees its slot and charges its share for `costMs`, or removes it from the queue if it still waits. */
   end(ticket: Ticket<T>, costMs: number): void {
     const { share, state } = ticket;
     if (state === 'ended') return;
@@ -162,7 +161,7 @@ export class FairQueue<T> {
       const ownMs = this.#own(costMs);
       share.used += ownMs - ticket.charged;
       learn(share, ownMs);
-      if (share !== this.#operators) this.#options.long?.givingWay?.add(share.owner, costMs, ticket.isLong);
+      if (share !== this.#operators) this.#options.long?.throttle?.add(share.owner, costMs, ticket.isLong);
       share.running--;
       this.#running--;
       if (ticket.isLong) this.#endLong(ticket, costMs);
@@ -173,13 +172,13 @@ export class FairQueue<T> {
     else this.#shares.forget(share, this.#level);
   }
 
-  /** Whether the ticket's share holds all that it may. */
+  /** Whether the ticket's share holds all the slots that it may hold. */
   isAtLimit({ share }: Ticket<T>): boolean {
     if (share === this.#operators) return share.running >= this.#operatorLimit();
     return !this.#mayTake(share, share.running, this.#options.slots - this.#held(), this.#longRunning);
   }
 
-  /** How many waiting tickets may start now, at most. */
+  /** The most waiting tickets that may start now. */
   get startable(): number {
     const { slots, operatorSlots } = this.#options;
     const { waiting, running } = this.#operators;
@@ -198,7 +197,7 @@ export class FairQueue<T> {
     return operators + others;
   }
 
-  /** Whether a share that holds `held` slots may take one of the `free` ones, while long tickets hold `long` of all. */
+  /** Whether a share that holds `held` slots may take one of the `free` slots, while all long tickets together hold `long`. */
   #mayTake(share: Share<T>, held: number, free: number, long: number): boolean {
     if (isLong(share) && !this.#mayTakeLong(share, held, long)) return false;
     const ofOwner = held + (share.sibling?.running ?? 0);
@@ -206,17 +205,17 @@ export class FairQueue<T> {
   }
 
   #mayTakeLong({ owner, longPart }: Share<T>, held: number, long: number): boolean {
-    // One slow statement of many holds nobody back: it may have been others who made it slow.
+    // One slow statement among many does not hold its share back: other shares may have made it slow.
     if (held === 0 && longPart < 0.5) return true;
     const { areOthersActive, admitted, work, wake } = this.#options.long ?? {};
     const isAlone = areOthersActive?.(owner) !== true;
     const part = isAlone ? 1 : (admitted?.() ?? 1);
-    // What all queues run together is admitted by `work`.
+    // With `work`, the limit on all queues together is checked there.
     if (long > 0 && long >= this.#longSlots * (work === undefined ? part : 1)) return false;
     return isAlone || work === undefined || work.admits(owner, part, wake);
   }
 
-  /** How many of its owner's long tickets would have to wait if they came now; 0 when this one is not long. */
+  /** How many of the owner's long tickets would have to wait if they arrived now; 0 when this ticket is not long. */
   excess({ isLong, share }: Ticket<T>): number {
     const { areOthersActive, admitted, work } = this.#options.long ?? {};
     if (!isLong || work === undefined || areOthersActive?.(share.owner) !== true) return 0;
@@ -224,10 +223,10 @@ export class FairQueue<T> {
   }
 
   #limitOf(share: Share<T>): number {
-    const { areOthersActive, givingWay } = this.#options.long ?? {};
+    const { areOthersActive, throttle } = this.#options.long ?? {};
     if (areOthersActive?.(share.owner) !== true) return this.#shareSlots;
     const slots = isLong(share) || !share.isKnown ? this.#longShareSlots : this.#shareSlots;
-    return givingWay?.slotsOf(share.owner, slots) ?? slots;
+    return throttle?.slotsOf(share.owner, slots) ?? slots;
   }
 
   /** The waiting tickets, in no order across shares. */
@@ -247,7 +246,7 @@ export class FairQueue<T> {
     return this.#running - Math.min(running, this.#options.operatorSlots);
   }
 
-  /** Operators, too, leave slots to the tenants. */
+  /** The most slots that operators may hold: they, too, leave slots to the tenants. */
   #operatorLimit(): number {
     return this.#options.operatorSlots + this.#shareSlots;
   }
@@ -265,7 +264,7 @@ export class FairQueue<T> {
     let least = Number.POSITIVE_INFINITY;
     for (const share of this.#ready) {
       least = Math.min(least, share.used);
-      // What could not win anyway is not looked at: of a thousand that wait, a few dozen are.
+      // A share that could not win is skipped: of a thousand that wait, a few dozen are examined.
       if (share.first === undefined || !isBefore(share, share.used, best, bestAt)) continue;
       if (!this.#mayTake(share, share.running, free, this.#longRunning)) continue;
       const at = share.used + postponement(share.first.item, share);
@@ -274,7 +273,7 @@ export class FairQueue<T> {
         bestAt = at;
       }
     }
-    // Not the time of the share that starts: shares with less may have to wait for another reason.
+    // Not the time of the share that starts: a share that has used less may have to wait for another reason.
     if (best !== undefined) this.#level = Math.max(this.#level, least);
     return best;
   }

@@ -5,7 +5,6 @@
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
 import type { ByteBudget } from './byte-budget.ts';
-import { GivingWay } from './giving-way.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
 import { LongWork } from './long-work.ts';
@@ -22,6 +21,7 @@ import { temporaryLimit } from './postgres/temporary-files.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
 import type { StatementObserver } from './statement-spans.ts';
+import { Throttle } from './throttle.ts';
 import { detached } from './work.ts';
 
 export type { RawRow } from './postgres/connection.ts';
@@ -175,7 +175,7 @@ function limitsOf(congestion: Congestion, max: number) {
   return {
     admitted: (): number => congestion.admitted,
     delayMs: (): number => congestion.delayMs,
-    givingWay: new GivingWay(() => congestion.admitted),
+    throttle: new Throttle(() => congestion.admitted),
     work: new LongWork(Math.max(1, max >> 2), max - (max >> 2)),
   };
 }

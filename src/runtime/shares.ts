@@ -1,12 +1,12 @@
-// The shares of a fair queue that have work, and some that had. An owner has one share, and a second one for tickets that are
-// known to run long. A share that was idle starts at the level of the others: idle time is no credit. Idle shares are forgotten,
-// except the few that have used the most time and those with long tickets, which would otherwise start without a record of it.
-// Without clock; times are milliseconds. Contract: neighbours#fair-shares.
+// The shares of a fair queue that have work, and some that had work before. An owner has one share, and a second one for tickets that are
+// known to run long. A share that was idle starts at the level of the others: idle time earns no credit. Idle shares are forgotten,
+// except the few that have used the most time and those with long tickets: they would otherwise start again without that record.
+// Uses no clock; times are milliseconds. Contract: neighbours#fair-shares.
 import { isLong, newShare, type Share } from './fair-share.ts';
 
-/** Idle shares that are remembered for having had more time than the others. */
+/** Idle shares that are remembered because they have used more time than the others. */
 const IDLE_KEPT = 32;
-/** The start of the name of a share for long tickets. */
+/** The name of a share for long tickets begins with this. */
 const LONG = 'long ';
 
 export class Shares<T> {
@@ -17,7 +17,7 @@ export class Shares<T> {
     return this.#byName.size;
   }
 
-  /** The owner's share. One that has been idle starts at this level. */
+  /** The owner's share. If it has been idle, it starts at this level. */
   activate(owner: string, ofLong: boolean, level: number): Share<T> {
     const name = ofLong ? `${LONG}${owner}` : owner;
     const known = this.#byName.get(name);
@@ -33,7 +33,7 @@ export class Shares<T> {
     return share;
   }
 
-  /** Forgets an idle share, unless it has had more time than this level or is known for long tickets. */
+  /** Forgets an idle share, unless it has used more time than this level or is known for long tickets. */
   forget(share: Share<T>, level: number): void {
     if (share.used <= level && !isLong(share)) this.#byName.delete(share.name);
     else if (this.#byName.size >= this.#sweepAt) this.#sweep();
@@ -43,7 +43,7 @@ export class Shares<T> {
     this.#byName.clear();
   }
 
-  /** Forgets the idle shares but for those that have had most. */
+  /** Forgets the idle shares, except those that have used the most time. */
   #sweep(): void {
     const idle = [...this.#byName.values()].filter(({ running, waiting }) => running + waiting === 0);
     idle.sort((a, b) => b.used - a.used);

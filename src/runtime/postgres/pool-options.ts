@@ -19,7 +19,7 @@ export interface PoolOptions extends ConnectionOptions {
   /** Cancels what runs on the connection with this server process; settles when that can hit no later statement. */
   cancel(pid: number): Promise<void>;
   /** The limits that hold in all pools together that have them. */
-  long?: Required<Pick<LongLimits, 'admitted' | 'delayMs' | 'givingWay' | 'work'>>;
+  long?: Required<Pick<LongLimits, 'admitted' | 'delayMs' | 'throttle' | 'work'>>;
   /** Counts the time of statements that ran for a tenant. */
   onStatements(tenantId: string, ms: number): void;
   log: Log;

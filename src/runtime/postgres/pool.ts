@@ -152,10 +152,10 @@ export class Pool {
     const connections = this.#connections;
     if (connections.idle === 0 || this.#queue.length === 0) return;
     const now = performance.now();
-    const { givingWay } = this.#options.long ?? {};
+    const { throttle } = this.#options.long ?? {};
     let isPatient = false;
     const postponement = ({ wish, enteredAt }: PoolWaiter, { name, running }: Share<PoolWaiter>): number => {
-      if (givingWay?.isResting(name, now) !== true) {
+      if (throttle?.isResting(name, now) !== true) {
         if (connections.suited(wish, running, now) !== undefined) return 0;
         if (wish.only !== undefined) return Number.POSITIVE_INFINITY;
         if (Date.now() - enteredAt >= connections.patienceMs) return UNSUITED_MS;
@@ -191,7 +191,7 @@ export class Pool {
     const ownMs = lease.hasYielded ? YIELDED : heldMs - (this.#options.long?.delayMs() ?? 0);
     if (work.tenantId !== null) this.#long.ended(work.share, statement?.text, ownMs);
     this.#queue.end(ticket, heldMs);
-    if (areOthersActive(owner)) this.#options.long?.givingWay.ran(owner, name, heldMs, now);
+    if (areOthersActive(owner)) this.#options.long?.throttle.ran(owner, name, heldMs, now);
     work.statementMs += statementMs;
     if (work.tenantId !== null) this.#options.onStatements(work.tenantId, statementMs);
     connection.deadlineAt = 0;
