@@ -188,6 +188,18 @@ describe('platform keys', () => {
     expect(await read()).toBe(401);
   });
 
+  test('permissions that are taken away while another member is changed do not come back', async () => {
+    const api = await define({ permissions: { orders: { reader: ['read', 'delete'] } } });
+    for (let round = 0; round < 12; round++) {
+      const operations = round % 2 === 0 ? ['read'] : ['read', 'delete'];
+      const permissions = { orders: { reader: operations } };
+      const name = `Shop ${round}`;
+      const changes = [{ permissions }, { name }].map((change) => tenant.patch(`/api/apis/${api.id}`, change));
+      for (const { status } of await Promise.all(changes)) expect(status).toBe(200);
+      expect((await tenant.get(`/api/apis/${api.id}`)).body.data).toMatchObject({ name, permissions });
+    }
+  });
+
   test('a revoked or expired key gets 401 at once', async () => {
     const api = await define();
     const [revoked, expired] = [await issue(api), await issue(api)];

@@ -132,6 +132,18 @@ describe('keys', () => {
     expect((await holder(expired.key).get(LIST)).status).toBe(401);
   });
 
+  test('a scope that is taken away while another member is changed does not come back', async () => {
+    const { id } = await issue();
+    for (let round = 0; round < 12; round++) {
+      const scopes = round % 2 === 0 ? ['records:read', 'channels:read'] : ['records:read'];
+      const label = `site ${round}`;
+      const changes = [{ scopes }, { label }].map((change) => tenant.patch(`/api/auth/public-keys/${id}`, change));
+      for (const { status } of await Promise.all(changes)) expect(status).toBe(200);
+      const listed = (await tenant.get('/api/auth/public-keys')).body.data.find((key: Json) => key.id === id);
+      expect(listed).toMatchObject({ label, scopes });
+    }
+  });
+
   test('the key of another tenant is 404 for an admin', async () => {
     const other = await service.tenant();
     const { id } = await issue();

@@ -9,7 +9,7 @@ import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { LastUsedAt, type Revoked, Timestamp, Uuid } from '../http/schemas.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
-import { identifier, join, type Queries, type Sql, sql } from '../runtime/sql.ts';
+import { identifier, join, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 
 /** In the lists of keys of a tenant. */
@@ -75,29 +75,29 @@ export class KeyTable<const P extends TProperties, const L extends TProperties =
       order by id desc`);
   }
 
-  /** The key with this id, if it meets the condition. 404. */
-  async find(app: App, condition: Sql, id: string): Promise<Key<P & L>> {
-    const [key] = isUuid(id) ? await this.list(app.db, sql`id = ${id}::uuid and ${condition}`) : [];
-    if (key === undefined) throw notFound('key');
-    return key;
-  }
-
-  /** Changes the key with this id, if it meets the condition. `run` may execute the statement in a transaction. 404. */
+  /**
+   * Gives the key with this id, if it meets the condition, the values that `valuesOf` makes of the present ones. They stay until
+   * then, so that of two changes at once each keeps what the other changes. 404.
+   */
   async update(
     app: App,
     condition: Sql,
     id: string,
-    values: Readonly<Record<string, Sql>>,
-    run: <T>(statement: (queries: Queries) => Promise<T>) => Promise<T> = (statement) => statement(app.db),
+    valuesOf: (tx: Tx, current: Key<P>) => Promise<Readonly<Record<string, Sql>>>,
   ): Promise<Key<P & L>> {
     if (!isUuid(id)) throw notFound('key');
-    const assignments = Object.entries(values).map(([name, value]) => sql`${identifier(name)} = ${value}`);
-    const row = await run((queries) =>
-      queries.first<{ hash: string; tenant_id: string }>(sql`
+    const own = sql`id = ${id}::uuid and ${condition}`;
+    const row = await app.db.begin(async (tx) => {
+      const current = await tx.first(sql`
+        select ${columns(this.shown)} from ${this.#table} where ${own} for no key update`);
+      if (current === undefined) throw notFound('key');
+      const values = await valuesOf(tx, current as Key<P>);
+      const assignments = Object.entries(values).map(([name, value]) => sql`${identifier(name)} = ${value}`);
+      return tx.first<{ hash: string; tenant_id: string }>(sql`
         update ${this.#table} set ${join(assignments, ', ')}
-        where id = ${id}::uuid and ${condition}
-        returning ${columns({ ...this.shown, ...this.listed })}, encode(hash, 'hex') as hash, tenant_id`),
-    );
+        where ${own}
+        returning ${columns({ ...this.shown, ...this.listed })}, encode(hash, 'hex') as hash, tenant_id`);
+    });
     if (row === undefined) throw notFound('key');
     const { hash, tenant_id: tenantId, ...key } = row;
     await app.invalidations.publish('credential', hash, tenantId);
@@ -105,7 +105,7 @@ export class KeyTable<const P extends TProperties, const L extends TProperties =
   }
 
   async revoke(app: App, condition: Sql, id: string): Promise<Static<typeof Revoked>> {
-    await this.update(app, condition, id, { revoked_at: sql`now()` });
+    await this.update(app, condition, id, async () => ({ revoked_at: sql`now()` }));
     return { id: id.toLowerCase(), revoked: true };
   }
 }

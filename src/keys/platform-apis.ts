@@ -10,7 +10,7 @@ import { check, given, requireFits, type Valid } from '../http/check.ts';
 import { byResource, closed, closedChange, type Deleted, Operations, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
-import { jsonb, sql, type Tx } from '../runtime/sql.ts';
+import { jsonb, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { requireRoom } from '../tenants/definition-counts.ts';
 
 const { rolesMax, roleNameMax } = LIMITS.platformApi;
@@ -74,14 +74,21 @@ export async function listApis(app: App, caller: TenantCaller): Promise<Platform
 
 /** One API of the tenant; 404 otherwise. */
 export async function getApi(app: App, caller: TenantCaller, id: string): Promise<PlatformApi> {
+  return found(app.db, caller, id, sql``);
+}
+
+async function found(queries: Queries, { tenant }: TenantCaller, id: string, lock: Sql): Promise<PlatformApi> {
   if (!isUuid(id)) throw notFound('API');
-  const row = await app.db.first<PlatformApi>(sql`
-    select ${COLUMNS} from platform.apis where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
+  const row = await queries.first<PlatformApi>(sql`
+    select ${COLUMNS} from platform.apis where id = ${id}::uuid and tenant_id = ${tenant.id}::uuid ${lock}`);
   if (row === undefined) throw notFound('API');
   return row;
 }
 
-/** Changes the given members. Keys whose role the API no longer has lose all permissions. */
+/**
+ * Changes the given members; the others stay as they are until then, so that rights that somebody else takes away at once do not
+ * come back. Keys whose role the API no longer has lose all permissions.
+ */
 export async function updateApi(
   app: App,
   caller: TenantCaller,
@@ -89,10 +96,10 @@ export async function updateApi(
   body: PlatformApiChange,
 ): Promise<PlatformApi> {
   const { tenant } = caller;
-  const current = await getApi(app, caller, id);
-  const { id: _, createdAt, updatedAt, ...definition } = current;
-  requireFits({ ...definition, ...body }, 'a platform API', LIMITS.definitionBytesMax);
   const update = async (tx: Tx) => {
+    const current = await found(tx, caller, id, sql`for no key update`);
+    const { id: _, createdAt, updatedAt, ...definition } = current;
+    requireFits({ ...definition, ...body }, 'a platform API', LIMITS.definitionBytesMax);
     const change = given(check(PlatformApiChange, body, await roleProblems(tx, caller, body, current)));
     const { name, slug, roles, permissions } = { ...current, ...change };
     return tx.first<PlatformApi>(sql`

@@ -12,7 +12,7 @@ import type { Problem } from '../errors.ts';
 import { check, given, type Valid } from '../http/check.ts';
 import { closed, closedChange, optional, someOf, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
-import { jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { jsonb, type Sql, sql } from '../runtime/sql.ts';
 import { requireRoom } from '../tenants/definition-counts.ts';
 import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 
@@ -71,7 +71,8 @@ export async function issuePublicKey(app: App, caller: TenantCaller, body: NewPu
     expires_at: sql`now() + make_interval(days => ${ttlDays}::int)`,
     created_by: sql`${caller.id}`,
   };
-  const key = await withRoleLocked(app, caller, settings.roleId, async (tx) => {
+  const key = await app.db.begin(async (tx) => {
+    await lockRoleById(tx, caller.tenant, settings.roleId);
     await requireRoom(tx, caller.tenant, 'publicKeys');
     return PUBLIC_KEYS.issue(tx, values);
   });
@@ -101,31 +102,17 @@ export async function updatePublicKey(
   id: string,
   body: PublicKeyChange,
 ): Promise<PublicKey> {
-  const current = await PUBLIC_KEYS.find(app, keysOf(caller), id);
-  const change = given(check(PublicKeyChange, body, await settingProblems(app, caller)));
-  const { ttlDays = null, ...settings } = { ...current, ...change };
-  const values = {
-    ...columnsOf(settings),
-    expires_at: sql`coalesce(now() + make_interval(days => ${ttlDays}::int), expires_at)`,
-  };
-  const key = await PUBLIC_KEYS.update(app, keysOf(caller), id, values, (statement) =>
-    withRoleLocked(app, caller, settings.roleId, statement),
-  );
-  await publishOrigins(app, caller.tenant.id, settings.allowedOrigins);
-  return key;
-}
-
-/** Runs a statement in a transaction in which the role cannot be deleted. */
-function withRoleLocked<T>(
-  app: App,
-  { tenant }: TenantCaller,
-  roleId: string,
-  write: (tx: Tx) => Promise<T>,
-): Promise<T> {
-  return app.db.begin(async (tx) => {
-    await lockRoleById(tx, tenant, roleId);
-    return write(tx);
+  const problems = await settingProblems(app, caller);
+  const key = await PUBLIC_KEYS.update(app, keysOf(caller), id, async (tx, current) => {
+    const change = given(check(PublicKeyChange, body, problems));
+    const { ttlDays = null, ...settings } = { ...current, ...change };
+    // A key that had expired was no use of its role.
+    await lockRoleById(tx, caller.tenant, settings.roleId);
+    const expiresAt = sql`coalesce(now() + make_interval(days => ${ttlDays}::int), expires_at)`;
+    return { ...columnsOf(settings), expires_at: expiresAt };
   });
+  await publishOrigins(app, caller.tenant.id, key.allowedOrigins);
+  return key;
 }
 
 export async function revokePublicKey(app: App, caller: TenantCaller, id: string) {
