@@ -367,6 +367,41 @@ describe('what a follower sees', () => {
     expect(titles(await follow(related, sinceRelated))).toEqual(['note']);
   });
 
+  test('a related record that has been deleted shows nothing, under NOT neither, unless something else does', async () => {
+    const other = await newTenant();
+    const relation = { key: 'deal', type: 'relation', entity: 'deals', onDelete: 'cascade' };
+    await other.post('/api/entities', { name: 'notes', fields: [relation, { key: 'title', type: 'text' }] });
+    const rowFilters = [
+      'NOT (deal.secret = "yes")',
+      'NOT (deal.secret = "yes" AND title != "own")',
+      'title = "own" OR NOT (deal.secret = "yes" AND createdAt < $now)',
+    ];
+    const clients: Client[] = [];
+    for (const rowFilter of rowFilters)
+      clients.push(
+        await withRole(service, other, { permissions: { notes: ['read'] }, entities: { notes: { rowFilter } } }),
+      );
+    const since = await now(other);
+    const deal = await createRecord(other, DEALS, { secret: 'yes' });
+    const notes = '/api/entities/notes/records';
+    for (const title of ['hidden', 'own']) await createRecord(other, notes, { title, deal: deal.id });
+    await createRecord(other, notes, { title: 'without' });
+    expect((await other.delete(`${DEALS}/${deal.id}`)).status).toBe(200);
+    const shown = [['without'], ['own', 'without'], ['own', 'without']];
+    for (const [i, client] of clients.entries()) {
+      const { items } = await follow(client, since, { transitions: 'true' });
+      const created = items.filter(({ event }) => event === 'record.created');
+      expect([rowFilters[i], created.map(({ data }) => data.title)]).toEqual([
+        rowFilters[i] as string,
+        shown[i] as string[],
+      ]);
+      expect(JSON.stringify(items)).not.toContain('hidden');
+      const deleted = (await client.get(`${notes}/deleted`)).body.data.items.map(({ title }: Json) => title);
+      expect([rowFilters[i], deleted]).toEqual([rowFilters[i] as string, (shown[i] as string[]).slice(0, -1)]);
+      expect(items.filter(({ event }) => event === 'record.deleted')).toHaveLength(deleted.length);
+    }
+  });
+
   test('a role may follow a view of an entity that it may not read, within its own restrictions', async () => {
     const other = await newTenant();
     const filterDsl = { validate: [{ condition: 'amount > 10' }] };

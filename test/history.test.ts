@@ -299,6 +299,12 @@ describe('who sees what of a history', () => {
         expect((await client.post(`${DEALS}/${id}/restore`, { version: 1 })).status).toBe(404);
       expect((await ok(client.get(`${DEALS}/deleted`))).items.map(({ title }: Json) => title)).toEqual(['without']);
     }
+    // What shows them whatever the field was still does.
+    const rowFilter = 'title = "hidden" OR NOT (secret = "yes")';
+    const client = await withRole(service, own, { permissions: { deals: ALL }, entities: { deals: { rowFilter } } });
+    expect((await asOf(client, hidden.id, then)).status).toBe(404);
+    expect((await history(client, gone.id)).items).toHaveLength(2);
+    expect((await ok(client.get(`${DEALS}/deleted`))).total).toBe(2);
   });
 
   test('in a row filter $now is the time of the version', async () => {

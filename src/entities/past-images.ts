@@ -1,30 +1,103 @@
-// Conditions on a record as it was at a past time. What a field held before its type changed is not known any more: a condition that
-// names it can neither be met nor not be met then, and taking the value for none would show what the condition hides.
+// Conditions on a record as it was at a past time, of which not everything is known any more: what a field held before its type
+// changed, and what a related record held that has been deleted since. A condition is met then only if it is whatever that was:
+// taking it for nothing would show what NOT, `!=` and `is null` hide. The condition becomes one that says so, for both back ends.
 // Contract: history#who-sees-what, feed#what-a-follower-sees.
-import { comparisons, type Expression } from '../expression/ast.ts';
-
+import {
+  and,
+  type Comparison,
+  comparisons,
+  DELETION_FIELDS,
+  type Expression,
+  type FieldRef,
+  type Subject,
+  SYSTEM_FIELDS,
+} from '../expression/ast.ts';
+import type { Value } from '../expression/value-types.ts';
 import type { Entity, Field } from './field.ts';
-import type { SlotValues } from './values.ts';
 
 type RetypedField = Field & { slotAt: string };
 
-const retyped = new WeakMap<Expression, readonly RetypedField[]>();
-
 /** The fields of the record itself that the condition names and whose type has changed. */
 export function retypedIn(entity: Entity, condition: Expression): readonly RetypedField[] {
-  const known = retyped.get(condition);
-  if (known !== undefined) return known;
-  const slots = new Set(comparisons(condition).map(({ subject }) => (subject.through?.field ?? subject.field).slot));
-  const found = entity.fields.filter(
+  const slots = new Set(comparisons(condition).map(({ subject }) => ownField(subject).slot));
+  return entity.fields.filter(
     (field): field is RetypedField => field.isRetyped && field.slotAt !== null && slots.has(field.slot),
   );
-  retyped.set(condition, found);
-  return found;
 }
 
-/** Whether the image has all that the condition names; `at` is when it was made. ISO 8601. */
-export function isKnownThen(entity: Entity, condition: Expression, data: SlotValues, at: string): boolean {
-  return retypedIn(entity, condition).every(
-    ({ slot, slotAt }) => data[slot] !== undefined || Date.parse(slotAt) <= Date.parse(at),
-  );
+/** The condition that an image of this time meets if it surely met this one. ISO 8601. */
+export function surelyAt(entity: Entity, condition: Expression, at: string): Expression {
+  const { retyped, forSlots } = formsOf(entity, condition);
+  const unknown = retyped.filter(({ slotAt }) => Date.parse(slotAt) > Date.parse(at)).map(({ slot }) => slot);
+  const name = unknown.join();
+  const form =
+    forSlots.get(name) ??
+    surely(condition, false, (field) => (unknown.includes(field.slot ?? '') ? hasValue(field) : null));
+  forSlots.set(name, form);
+  return form;
+}
+
+/** The same for the last images of deleted records. */
+export function surelyWhenDeleted(entity: Entity, condition: Expression): Expression {
+  const { retyped } = formsOf(entity, condition);
+  return surely(condition, false, (field) => {
+    const slotAt = retyped.find(({ slot }) => slot === field.slot)?.slotAt;
+    if (slotAt === undefined) return null;
+    const isLater = comparison(DELETION_FIELDS.deletedAt, '>=', [new Date(slotAt).toISOString()]);
+    return { kind: 'or', parts: [hasValue(field), isLater] };
+  });
+}
+
+interface Forms {
+  retyped: readonly RetypedField[];
+  /** By the slots of the fields that are not known. */
+  forSlots: Map<string, Expression>;
+}
+
+const forms = new WeakMap<Expression, Forms>();
+
+function formsOf(entity: Entity, condition: Expression): Forms {
+  const known = forms.get(condition) ?? { retyped: retypedIn(entity, condition), forSlots: new Map() };
+  forms.set(condition, known);
+  return known;
+}
+
+/** `isOwnKnown` is the condition that a field of the record itself is known; null when it always is. */
+function surely(
+  expression: Expression,
+  isNegated: boolean,
+  isOwnKnown: (field: FieldRef) => Expression | null,
+): Expression {
+  if (expression.kind === 'not') return { kind: 'not', part: surely(expression.part, !isNegated, isOwnKnown) };
+  if (expression.kind !== 'comparison') {
+    return { ...expression, parts: expression.parts.map((part) => surely(part, isNegated, isOwnKnown)) };
+  }
+  const { subject } = expression;
+  // Without its target a comparison fails, which is the other way round only under NOT.
+  const isKnown = and(isOwnKnown(ownField(subject)), isNegated ? isTargetThere(subject) : null);
+  if (isKnown === null) return expression;
+  const otherwise: Expression = isNegated ? { kind: 'not', part: isKnown } : isKnown;
+  return { kind: isNegated ? 'or' : 'and', parts: [expression, otherwise] };
+}
+
+/** Null for a comparison that follows no relation. */
+function isTargetThere({ through }: Subject): Expression | null {
+  if (through === null) return null;
+  const found: Comparison = {
+    ...comparison(SYSTEM_FIELDS.id, 'not null', []),
+    subject: { field: SYSTEM_FIELDS.id, state: 'now', through },
+  };
+  return { kind: 'or', parts: [comparison(through.field, 'null', []), found] };
+}
+
+function hasValue(field: FieldRef): Comparison {
+  return comparison(field, 'not null', []);
+}
+
+function comparison(field: FieldRef, operator: Comparison['operator'], values: readonly Value[]): Comparison {
+  return { kind: 'comparison', subject: { field, state: 'now', through: null }, operator, values };
+}
+
+function ownField({ field, through }: Subject): FieldRef {
+  return through?.field ?? field;
 }

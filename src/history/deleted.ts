@@ -10,7 +10,7 @@ import { restrictionOn } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { retypedIn } from '../entities/past-images.ts';
+import { surelyWhenDeleted } from '../entities/past-images.ts';
 import { invalidField } from '../errors.ts';
 import { DELETION_FIELDS, type DeletionKey, type Names } from '../expression/ast.ts';
 import { receivedBudget, sized } from '../http/bounded-response.ts';
@@ -18,7 +18,7 @@ import { parameters } from '../http/parameters.ts';
 import { nullable, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { Evaluator } from '../records/read/evaluator.ts';
-import { depthOf, readProjection, type Selection, selectInTurn } from '../records/read/list.ts';
+import { depthOf, readProjection, selectInTurn } from '../records/read/list.ts';
 import {
   afterCursor,
   cursorColumns,
@@ -155,19 +155,13 @@ async function totalOf(app: App, caller: TenantCaller, scope: AccessScope, where
 /** The row filter on the last image, and the filters. */
 async function conditionOf(app: App, caller: TenantCaller, scope: AccessScope, input: ListInput): Promise<Sql> {
   const rowFilter = restrictionOn(caller.rights, scope.entity.name)?.rowFilter;
-  if (rowFilter?.includes('$now') !== true) return whereKnown(scope, await selectInTurn(scope, input));
-  const where = whereKnown(scope, await selectInTurn({ ...scope, rowFilter: null }, input));
+  if (rowFilter?.includes('$now') !== true) {
+    const surely = scope.rowFilter && surelyWhenDeleted(scope.entity, scope.rowFilter);
+    return (await selectInTurn({ ...scope, rowFilter: surely }, input)).where;
+  }
+  const { where } = await selectInTurn({ ...scope, rowFilter: null }, input);
   const ids = await idsWithin(app, caller, scope, where);
   return join([where, sql`r.id = any(${ids}::uuid[])`], ' and ');
-}
-
-/** Of deleted records, those that have what the condition names. */
-function whereKnown({ entity }: AccessScope, { where, condition }: Pick<Selection, 'where' | 'condition'>): Sql {
-  const fields = condition === null ? [] : retypedIn(entity, condition);
-  const known = fields.map(
-    ({ slot, slotAt }) => sql`(r.data ? ${slot}::text or r.deleted_at >= ${slotAt}::timestamptz)`,
-  );
-  return join([where, ...known], ' and ');
 }
 
 /** The records that met the caller's row filter when they were deleted. 400 when there are too many to look at. */

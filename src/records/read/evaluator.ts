@@ -4,7 +4,7 @@
 // Contract: decisions#expressions, neighbours#fair-shares.
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity, Field } from '../../entities/field.ts';
-import { isKnownThen } from '../../entities/past-images.ts';
+import { surelyAt } from '../../entities/past-images.ts';
 import { clientGone } from '../../errors.ts';
 import { comparisons, type Expression, relationKeys, type StoredRow } from '../../expression/ast.ts';
 import { type EvaluationContext, evaluateInSteps } from '../../expression/evaluate.ts';
@@ -95,9 +95,9 @@ export class Evaluator {
     }
   }
 
-  /** Whether a record matched the condition when it had this image; false when that is not known any more. */
-  async met(entity: Entity, condition: Expression, image: RecordRow, at: string): Promise<boolean> {
-    return isKnownThen(entity, condition, image.data, at) && this.meets(entity, condition, image);
+  /** Whether a record surely matched the condition when it had this image. */
+  met(entity: Entity, condition: Expression, image: RecordRow, at: string): Promise<boolean> {
+    return this.meets(entity, surelyAt(entity, condition, at), image);
   }
 
   #targetOf(entity: Entity, relation: Field): Target | undefined {

@@ -38,7 +38,7 @@ import { type CachedTotal, cachedTotal, cacheTotal, filteredTotal } from './tota
 type Selecting = Pick<ListInput, 'filters' | 'search' | 'equalTo'>;
 
 /** The compiled condition of a list, view, export or aggregate. */
-export interface Selection {
+interface Selection {
   where: Sql;
   /** Without the search. */
   condition: Expression | null;
