@@ -114,6 +114,29 @@ test('rule events go only to roles that see the whole entity', async () => {
   expect(await types(restricted)).toEqual(['record.created', 'record.created', 'record.updated']);
 });
 
+test('nothing of an entity that has been dropped is shown to those who may read another one with its name', async () => {
+  await addRule('after_create', {
+    type: 'send_message',
+    to_agent: 'unknown',
+    subject: 's',
+    body: 'b',
+    priority: 'low',
+  });
+  await addRule('after_create', { type: 'update_record', values: { secret: 'seen' } });
+  const old = (await tenant.post(RECORDS, { title: 'old' })).body.data;
+  await runRules();
+  expect((await tenant.delete('/api/entities/task?confirm=task')).status).toBe(200);
+  await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
+  await addRule('after_create', { type: 'update_record', values: { title: 'new' } });
+  const stream = await listen('?since=earliest', await keyFor(['task']));
+  await tenant.post(RECORDS, { title: 'one' });
+  await runRules();
+  const seen = [await stream.next()];
+  while (seen.at(-1)?.event !== 'rule.executed') seen.push(await stream.next());
+  expect(seen.map(({ event }) => event).toSorted()).toEqual(['record.created', 'record.updated', 'rule.executed']);
+  expect(JSON.stringify(seen)).not.toContain(old.id);
+});
+
 test('message.received goes to streams of its agent only, with the message’s id but not its body', async () => {
   const [scout, clerk] = [await registerBot(service, tenant, 'scout'), await registerBot(service, tenant, 'clerk')];
   const byName = await listen('?agent_id=clerk');

@@ -115,7 +115,9 @@ export class EventReader {
     if (entity === null || (entities !== null && !entities.has(entity))) return null;
     const readers = payload?.readers;
     const wasReader = Array.isArray(readers) && readers.includes(readerOf(this.caller));
-    if (view === null && !wasReader && !allows(this.caller.rights, 'read', entity)) return null;
+    // Of an entity that is gone, another one may have the name.
+    const isThere = this.catalog.byId.has(event.entityId ?? '');
+    if (view === null && !wasReader && !allows(this.caller.rights, 'read', isThere ? entity : '*')) return null;
     if (this.#seesChanged(event, entity)) return { type: DEFINITION_CHANGED, entity, data: { entity } };
     return this.#isJudgedBy(event) ? { type: RIGHTS_CHANGED, entity: null, data: {} } : null;
   }

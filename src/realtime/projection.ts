@@ -4,6 +4,7 @@
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, restrictionOn } from '../access/rights.ts';
 import { hasRowFilter, visibleFields } from '../entities/access-scope.ts';
+import type { Catalog } from '../entities/catalog.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import type { CommittedEvent, Erased, RecordRow } from '../events/event.ts';
 import { shape } from '../records/row.ts';
@@ -38,6 +39,7 @@ export class EventSerializer {
 
   constructor(
     readonly event: CommittedEvent,
+    private readonly catalog: Catalog,
     private readonly tenantSlug: string,
     private readonly isLarge = false,
   ) {
@@ -63,8 +65,8 @@ export class EventSerializer {
 
   /** Any other event: its payload, for rule events without what the caller may not see. */
   payloadFrame(caller: TenantCaller): SseFrame {
-    return this.#cached(this.#frames, isNeutralFor(caller, this.event) ? 'neutral' : '', () =>
-      this.#frame(payloadFor(caller, this.event)),
+    return this.#cached(this.#frames, isNeutralFor(caller, this.catalog, this.event) ? 'neutral' : '', () =>
+      this.#frame(payloadFor(caller, this.catalog, this.event)),
     );
   }
 
@@ -97,14 +99,14 @@ export class EventSerializer {
   }
 }
 
-function isNeutralFor(caller: TenantCaller, event: CommittedEvent): boolean {
-  return isRuleEvent(event) && !seesTarget(caller, event);
+function isNeutralFor(caller: TenantCaller, catalog: Catalog, event: CommittedEvent): boolean {
+  return isRuleEvent(event) && !seesTarget(caller, catalog, event);
 }
 
 /** What the caller may see of an event that is not of a record. */
-export function payloadFor(caller: TenantCaller, event: CommittedEvent): Record<string, unknown> {
+export function payloadFor(caller: TenantCaller, catalog: Catalog, event: CommittedEvent): Record<string, unknown> {
   const { target: _, ...payload } = event.payload ?? {};
-  return isNeutralFor(caller, event) ? neutral(payload) : payload;
+  return isNeutralFor(caller, catalog, event) ? neutral(payload) : payload;
 }
 
 function isRuleEvent({ type }: CommittedEvent): boolean {
@@ -113,13 +115,12 @@ function isRuleEvent({ type }: CommittedEvent): boolean {
 
 /**
  * Whether the caller may see the whole entity that the rule wrote to: a result names its record, and an error may name
- * any of its fields. Events from before `target` was stored are for tenant admins.
+ * any of its fields. Events from before the id of `target` was stored, and of an entity that is gone, are for tenant admins.
  */
-function seesTarget({ rights }: TenantCaller, { payload }: CommittedEvent): boolean {
+function seesTarget({ rights }: TenantCaller, { byId }: Catalog, { payload }: CommittedEvent): boolean {
   if (rights.isUnlimited) return true;
-  const target = payload?.target;
-  if (typeof target !== 'string') return false;
-  return allows(rights, 'read', target) && restrictionOn(rights, target) === undefined;
+  const target = byId.get(String(payload?.target))?.name;
+  return target !== undefined && allows(rights, 'read', target) && restrictionOn(rights, target) === undefined;
 }
 
 function neutral(payload: Record<string, unknown>): Record<string, unknown> {

@@ -241,11 +241,11 @@ class SseStream implements LiveConnection {
   async #otherEvent({ caller, group }: Membership, event: CommittedEvent): Promise<Seen | null> {
     const { events } = this.filter;
     if (event.row !== null || event.type === DEFINITION_CHANGED || events?.has(event.type) === false) return null;
-    const { byName } = await catalogOf(this.app, caller.tenant);
-    const entity = byName.get(event.entity ?? '');
+    const catalog = await catalogOf(this.app, caller.tenant);
+    const entity = catalog.byId.get(event.entityId ?? '');
     const projection = entity === undefined ? null : group.projectionOf(entity);
     if (!this.#isVisible(event, projection, caller)) return null;
-    return { type: event.type, entity: event.entity, data: payloadFor(caller, event) };
+    return { type: event.type, entity: event.entity, data: payloadFor(caller, catalog, event) };
   }
 
   /** A rule event may carry values of any field of its entity. A message needs read permission on its agent. */

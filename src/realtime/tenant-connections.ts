@@ -208,7 +208,7 @@ export class TenantConnections implements Subscriber {
   async #deliver(event: CommittedEvent, isLarge: boolean): Promise<number> {
     let current = await this.#current(event);
     if (current === null) return 0;
-    const serializer = new EventSerializer(event, current.slug, isLarge);
+    const serializer = new EventSerializer(event, current.catalog, current.slug, isLarge);
     const all = (): Iterable<ReadonlySet<Membership>> => this.#recipientsOf(event);
     let recipients = 0;
     for (const member of isLarge ? byProjection(all, current.entity) : inAnyOrder(all())) {
@@ -230,18 +230,20 @@ export class TenantConnections implements Subscriber {
   }
 
   /** The event's entity and the tenant's slug, with all access loaded; null without connections. */
-  async #current(event: CommittedEvent): Promise<{ entity: Entity | undefined; slug: string } | null> {
+  async #current(
+    event: CommittedEvent,
+  ): Promise<{ catalog: Catalog; entity: Entity | undefined; slug: string } | null> {
     if (this.#stale.size > 0) await this.#refreshStale();
     const [first] = this.#groups.values();
     if (first === undefined) return null;
     const { tenant } = first.caller;
     let catalog = await catalogOf(this.app, tenant);
-    if (entityIn(catalog, event) === undefined && event.entity !== null) {
+    if (entityIn(catalog, event) === undefined && event.entityId !== null) {
       // Another process has just created or deleted the entity.
       forgetCatalog(this.app, tenant);
       catalog = await catalogOf(this.app, tenant);
     }
-    return { entity: entityIn(catalog, event), slug: tenant.slug };
+    return { catalog, entity: entityIn(catalog, event), slug: tenant.slug };
   }
 
   async #refreshAll(): Promise<void> {
@@ -292,6 +294,6 @@ export class TenantConnections implements Subscriber {
   }
 }
 
-function entityIn(catalog: Catalog, { entityId, entity }: CommittedEvent): Entity | undefined {
-  return entityId === null ? catalog.byName.get(entity ?? '') : catalog.byId.get(entityId);
+function entityIn({ byId }: Catalog, { entityId }: CommittedEvent): Entity | undefined {
+  return byId.get(entityId ?? '');
 }

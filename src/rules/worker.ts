@@ -5,7 +5,7 @@
 // Contract: decisions#rules, neighbours#fair-shares.
 import { systemCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
-import { catalogWithin, loadCatalog } from '../entities/catalog.ts';
+import { type Catalog, catalogWithin, loadCatalog } from '../entities/catalog.ts';
 import type { Entity, Rule } from '../entities/field.ts';
 import { ServiceError } from '../errors.ts';
 import { appendEvent } from '../events/outbox.ts';
@@ -179,7 +179,7 @@ async function act(app: App, tx: Tx, tenant: Tenant, run: RuleRun): Promise<void
   const caller = systemCaller(tenant, { triggeredBy: 'rule', chain });
   conditionOf(catalog, caller, entity, rule);
   const result = await perform({ app, caller, tx }, entity, rule.action, run);
-  await appendRuleEvent(tx, 'rule.executed', run, rule, entity, { result });
+  await appendRuleEvent(tx, 'rule.executed', run, known, { result });
 }
 
 function requireWithinLimits({ depth, runs }: RuleRun): void {
@@ -191,8 +191,14 @@ function requireWithinLimits({ depth, runs }: RuleRun): void {
   if (depth >= chainDepthMax) throw businessRuleError(`the chain of rules has reached depth ${chainDepthMax}`);
 }
 
+interface KnownRule {
+  rule: Rule;
+  entity: Entity;
+  catalog: Catalog;
+}
+
 /** The current rule and entity; null when one of them no longer exists. */
-async function loadRule(app: App, tx: Tx, tenant: Tenant, run: RuleRun) {
+async function loadRule(app: App, tx: Tx, tenant: Tenant, run: RuleRun): Promise<KnownRule | null> {
   // The cached catalog may be older than the rule.
   for (const load of [() => catalogWithin(app, tx, tenant), () => loadCatalog(tx, tenant)]) {
     const catalog = await load();
@@ -218,7 +224,7 @@ async function endAttempt(app: App, run: RuleRun, error: unknown): Promise<void>
       const known = tenant && (await loadRule(app, tx, tenant, run));
       if (!known) return;
       const message = isFinal ? error.message : `gave up after ${triesMax} attempts`;
-      await appendRuleEvent(tx, 'rule.failed', run, known.rule, known.entity, { error: message });
+      await appendRuleEvent(tx, 'rule.failed', run, known, { error: message });
     });
   } catch (cause) {
     // The claim has set the time of the next attempt.
@@ -231,8 +237,7 @@ async function appendRuleEvent(
   tx: Tx,
   type: 'rule.executed' | 'rule.failed',
   run: RuleRun,
-  rule: Rule,
-  entity: Entity,
+  { rule, entity, catalog }: KnownRule,
   outcome: { result: object } | { error: string },
 ): Promise<void> {
   const data = {
@@ -242,6 +247,8 @@ async function appendRuleEvent(
     record_id: run.id,
     ...outcome,
   };
-  const target = rule.action.type === 'create_record' ? rule.action.entity : entity.name;
-  await appendEvent(tx, type, runCause(run), { data, target }, { entity: entity.name, recordId: run.id });
+  // By id: another entity may get the name.
+  const target = rule.action.type === 'create_record' ? catalog.byName.get(rule.action.entity) : entity;
+  const about = { entity: entity.name, entityId: entity.id, recordId: run.id };
+  await appendEvent(tx, type, runCause(run), { data, target: target?.id ?? null }, about);
 }
