@@ -1,6 +1,6 @@
-// A value of the database for metrics: read in the background, at most every five seconds, and less often when reading it
-// takes long (a twentieth of the time at most). A scrape waits for it only briefly, and gets the last value when that is
-// recent, else null. Never rejects. Times are milliseconds.
+// A value of the database for metrics. It is read in the background, at most every five seconds, and less often when a read takes long:
+// reading takes a twentieth of the time at most. A scrape waits for the value only briefly. It gets the last value if that is recent,
+// else null. Never rejects. Times are milliseconds.
 // Contract: neighbours#who-does-what.
 import { literal, type Sql, sql } from './sql.ts';
 import { within } from './within.ts';
@@ -9,7 +9,7 @@ import { detached } from './work.ts';
 const EVERY_MS = 5_000;
 const REST_FACTOR = 20;
 const WAIT_MS = 500;
-/** A longer time without success means that the value is unknown. */
+/** After a longer time without a successful read, the value is unknown. */
 const KEEP_MS = 300_000;
 
 export class BackgroundRead<T> {
@@ -18,7 +18,7 @@ export class BackgroundRead<T> {
   #dueAt = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | null = null;
 
-  /** `onFailure` gets what `read` rejected with. */
+  /** `onFailure` gets the error of a failed read. */
   constructor(
     private readonly read: () => Promise<T>,
     private readonly onFailure: (error: unknown) => void,
@@ -45,7 +45,7 @@ export class BackgroundRead<T> {
   }
 }
 
-/** About how many entries an index has: those at the last vacuum or analyze, by its size then and now, as the planner reckons. */
+/** The estimated entries of an index: the count at the last vacuum or analyze, scaled by its growth since, as the planner does. */
 export function estimatedEntries(index: string): Sql {
   return sql`(
     select greatest(c.reltuples, 0)::float8 / greatest(c.relpages, 1)

@@ -1,5 +1,5 @@
-// Bytes that one operation may still use, such as those of a response. What makes bytes takes them from the budget first;
-// statements take those that they receive while they receive them.
+// Bytes that one operation may still use, such as the bytes of a response. Code that produces bytes takes them from the budget first;
+// statements take bytes while they receive them.
 // Contract: neighbours#byte-budgets.
 import type { ServiceError } from '../errors.ts';
 import { holdBytes, PlaceNeeded, waitForPlace } from './large-calls.ts';
@@ -7,7 +7,7 @@ import { currentWork } from './work.ts';
 
 export class ByteBudget {
   #left: number;
-  /** Bytes may be taken outside the work's context, such as while they are received. */
+  /** Kept here because bytes may be taken outside the work's context, such as while they are received. */
   readonly #work = currentWork();
 
   /** `refusal` makes the error for an operation that needs more than `max` bytes. */
@@ -18,7 +18,7 @@ export class ByteBudget {
     this.#left = max;
   }
 
-  /** Bytes taken so far, with those that were too many. */
+  /** Bytes taken so far, including those beyond the budget. */
   get taken(): number {
     return this.max - this.#left;
   }
@@ -34,7 +34,7 @@ export class ByteBudget {
     holdBytes(this.#work, this.taken);
   }
 
-  /** The same, for what can wait where it is: waits for a place when the call needs one. */
+  /** Like `take`, for code that can wait at this point: waits for a place when the call needs one. */
   async takeWaiting(bytes: number): Promise<void> {
     try {
       this.take(bytes);
@@ -44,7 +44,7 @@ export class ByteBudget {
     }
   }
 
-  /** Gives back what has been taken since `taken` was this. */
+  /** Gives back everything that has been taken since `taken` had this value. */
   returnTo(taken: number): void {
     this.#left = this.max - taken;
   }

@@ -1,5 +1,5 @@
-// An LRU cache of loaded values, bounded by their number and, if they vary in size, by their bytes. `drop` invalidates an entry when
-// a change is published, `renew` replaces it without making anybody wait; while invalidations cannot arrive, entries expire after
+// An LRU cache of loaded values, bounded by their number and, if they vary in size, by their bytes. When a change is published, `drop`
+// invalidates an entry, and `renew` replaces it without making anybody wait. While invalidations cannot arrive, entries expire after
 // LIMITS.cacheStaleMs, so a revoked right is refused within a second. Concurrent loads of a key are shared.
 import { LIMITS } from '../limits.ts';
 import { withoutSignal } from './work.ts';
@@ -9,14 +9,14 @@ interface Entry<V> {
   loading: Promise<V> | undefined;
   at: number;
   bytes: number;
-  /** Whether it was asked for after it was loaded. */
+  /** Whether the value was requested after it was loaded. */
   isUsed: boolean;
-  /** How often it has changed since it was loaded, and the load that replaces it. */
+  /** How often the value has changed since it was loaded, and the load that replaces it. */
   changes: number;
   renewal: Promise<void> | undefined;
 }
 
-/** How large the values of a cache are, and may be together. The one used last is kept, however large it is. */
+/** The size of a value, and the most bytes of all values together. The value used last is kept, however large it is. */
 export interface CachedBytes<V> {
   max: number;
   of(value: V): number;
@@ -58,8 +58,9 @@ export class Cache<V> {
   }
 
   /**
-   * Loads a value again, and resolves when it is there. Meanwhile the one before is returned, LIMITS.cacheStaleMs at most. A value
-   * that nobody has used since it was loaded is dropped instead, and so is one that fails to load: the next call gets the error.
+   * Loads a value again, and resolves when it is there. Meanwhile callers get the previous value, for at most LIMITS.cacheStaleMs. A
+   * value that nobody has used since it was loaded is dropped instead. If the load fails, the value is dropped, and the next call
+   * gets the error.
    */
   async renew(key: string, load: () => Promise<V>): Promise<void> {
     const entry = this.#entries.get(key);
@@ -75,7 +76,7 @@ export class Cache<V> {
   async #renew(key: string, entry: Entry<V>, load: () => Promise<V>): Promise<void> {
     const isCurrent = (): boolean => this.#entries.get(key) === entry;
     let value: V | undefined;
-    // What has changed again during a load may not be in it.
+    // A change during a load may be missing from the loaded value.
     for (let changes = 0; changes !== entry.changes && isCurrent(); ) {
       changes = entry.changes;
       value = await withoutSignal(load).catch(() => undefined);

@@ -1,15 +1,15 @@
-// Limits on what runs at once within a process: a semaphore that serves its waiting callers fairly, a lock per key, a
-// serial queue, and a loop with bounded concurrency. A share whose queue is full gets 503 at once; the others do not
-// notice. A client that has gone leaves the queue. Times are milliseconds. Contract: neighbours#fair-shares.
+// Limits on how much runs at once within a process: a semaphore that serves its waiting callers fairly, a lock per key, a serial queue,
+// and a loop with bounded concurrency. A share whose queue is full gets 503 at once; other shares are not affected. When a client
+// disconnects, its call leaves the queue. Times are milliseconds. Contract: neighbours#fair-shares.
 import { clientGone, unavailable } from '../errors.ts';
 import { FairQueue } from './fair-queue.ts';
 import type { Ticket } from './fair-share.ts';
 import { areOthersActive, currentWork, isGone, type Work } from './work.ts';
 
-/** How often queues look for tickets that have waited too long, or whose client has gone. */
+/** How often a queue looks for tickets that have waited too long, or whose client has disconnected. */
 export const WATCH_MS = 100;
 
-/** What a queue needs to know of waiting work. */
+/** What a queue needs to know about waiting work. */
 export interface Waiter {
   readonly work: Work;
   readonly enteredAt: number;
@@ -18,7 +18,7 @@ export interface Waiter {
   reject(error: unknown): void;
 }
 
-/** Takes out of the queue what has waited too long, and what no client waits for any more. */
+/** Removes tickets that have waited too long, or that no client waits for any more. */
 export function expireWaiting<T extends Waiter>(queue: FairQueue<T>, now: number, message: string): void {
   for (const ticket of queue.waiting()) {
     const { work, enteredAt, expiresAt } = ticket.item;
@@ -31,14 +31,14 @@ export function expireWaiting<T extends Waiter>(queue: FairQueue<T>, now: number
 }
 
 export interface SemaphoreOptions {
-  /** For `waitingIn`, of a semaphore that the process has one of. */
+  /** The name for `waitingIn`, of a semaphore that exists once in the process. */
   name?: string;
   slots: number;
-  /** Further slots, for operators' work alone. */
+  /** Additional slots for operators' work only. */
   operatorSlots?: number;
-  /** Callers of one share that may wait. */
+  /** How many callers of one share may wait. */
   shareWaitingMax: number;
-  /** How long one may wait; without it, for ever. */
+  /** How long a caller may wait; without it, for ever. */
   waitMs?: number;
   /** Whether a share whose tasks run long has fewer slots while others are active. */
   limitsLong?: boolean;
@@ -100,7 +100,7 @@ export class Semaphore {
     return this.#leaving(ticket);
   }
 
-  /** The same if the work may have a slot now; otherwise null. */
+  /** Like `enter`, but returns null if the work cannot have a slot now. */
   tryEnter(work: Work): (() => void) | null {
     const ignore = (): void => undefined;
     const ticket = this.#ticket(work, ignore, ignore);

@@ -6,7 +6,7 @@ import { Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** How long the addresses of one family wait for those of the other: some name servers are silent about one of them. */
+/** How long the answer of one address family waits for the other: some name servers never answer for one of them. */
 const OTHER_FAMILY_MS = 1_000;
 
 export interface ResolvedAddress {
@@ -36,7 +36,7 @@ export async function addressesOf(resolver: Resolver, name: string): Promise<Res
 }
 
 async function addressesInHostsFile(name: string): Promise<ResolvedAddress[]> {
-  // A system without the file has no names of its own.
+  // A system without this file defines no local names.
   const text = await readFile('/etc/hosts', 'utf8').catch(() => '');
   const wanted = name.toLowerCase();
   return text.split('\n').flatMap((line) => {

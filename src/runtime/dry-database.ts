@@ -1,6 +1,6 @@
-// The database as a dry run sees it: one transaction that is rolled back at the end. Each transaction, and each statement
-// outside of one, is a savepoint, so that a failure undoes only its own part, as it otherwise would. Nothing commits, so nothing
-// that follows a commit happens.
+// The database as a dry run sees it: one transaction that is rolled back at the end. Each transaction of the call, and each statement
+// outside of one, becomes a savepoint, so a failure undoes only its own part, as it would outside a dry run. Nothing commits, so
+// nothing that would follow a commit happens.
 // Contract: trying#dry-runs.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { ByteBudget } from './byte-budget.ts';
@@ -13,8 +13,7 @@ import type { Sql } from './sql.ts';
 const running = new AsyncLocalStorage<DryRun>();
 
 /**
- * The database as a dry run sees it. Its parts share one connection and run one at a time. Queries that a part makes belong to
- * that part.
+ * Its parts share one connection and run one at a time. Queries that a part makes belong to that part.
  */
 export function dryDatabase(database: Database, tx: Transaction, dryRun: DryRun): Database {
   const queue = new SerialQueue();

@@ -1,6 +1,6 @@
-// What a dry run would cause besides its answer. Code in a dry run (dry-database.ts) finds it on its queries. Nothing commits
-// there: effects that a rollback cannot undo are counted instead of performed, and statements that would block others and
-// reveal nothing (new tables, indexes, rewritten values) are skipped.
+// What a dry run would cause besides its response. Code in a dry run (dry-database.ts) finds this object on its queries. Nothing commits
+// there. Effects that a rollback cannot undo are counted instead of performed. Statements that would block others and reveal nothing
+// (new tables, indexes, rewritten values) are skipped.
 // Contract: trying#dry-runs.
 
 /** What a change of definitions breaks. `count` is the number of records that lose values. */
@@ -35,7 +35,7 @@ export class DryRun {
     this.#counts = { ...counts, events: counts.events + events, webhooks: counts.webhooks + webhooks };
   }
 
-  /** Says how many of the counted events are of records that the call does not name. */
+  /** Notes how many of the counted events are of records that the call does not name. */
   noteReferring(events: number): void {
     this.#counts = { ...this.#counts, referring: this.#counts.referring + events };
   }
@@ -52,8 +52,8 @@ export class DryRun {
   }
 
   /**
-   * What the caller gets. Conditions of rules and webhooks, and references, read data that a caller may not see: unless it may
-   * read everything, it gets only the events of the records that it names.
+   * What the caller gets. Conditions of rules and webhooks, and references, read data that the caller may not see. A caller who may
+   * not read everything therefore gets only the events of the records that it names.
    */
   report(callerReadsEverything: boolean) {
     const { events, referring, webhooks } = this.#counts;

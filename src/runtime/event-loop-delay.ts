@@ -1,5 +1,5 @@
-// How late timers fire: what a synchronous step makes everything else wait. Measured with a timer, because
-// `monitorEventLoopDelay` of node:perf_hooks misses whole stalls on Deno. One sample every 20 ms; a stall is one sample of
+// Measures how late timers fire: how long a synchronous step makes everything else wait. Uses a timer, because
+// `monitorEventLoopDelay` of node:perf_hooks misses whole stalls on Deno. Takes one sample every 20 ms; a stall is one sample of
 // its full length. Costs about 0.1 % of a processor.
 // Contract: neighbours#who-does-what.
 import { Histogram } from 'prom-client';

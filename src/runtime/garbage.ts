@@ -1,47 +1,46 @@
-// Garbage of calls that read or write many or large records. The runtime does not count the memory of long texts soon enough, and
-// collects late: imports took 105 to 200 MiB, most of it garbage. While such a call runs, resident memory is looked at, which takes
-// 8 µs, and what is no longer used is collected when it has grown: new garbage often, for about 3 ms, and all of it when that has
-// not sufficed, for about 30, or 200 where much is alive, such as the definitions of many tenants. After two such stops, all garbage
-// is collected beside the event loop for a minute, which leaves more. The collector rests after each. While other tenants are active,
-// they would wait for each collection, 50 ms for one beside the loop too: memory may grow by 128 MiB before the next one. Beside
-// eight imports a request took 20 ms instead of 60 for that (p99). Times are milliseconds.
-// Contract: neighbours#byte-budgets.
+// Keeps the garbage of calls that read or write many or large records small. The runtime counts the memory of long texts too late, so it
+// collects late: imports took 105 to 200 MiB, most of it garbage. While such a call runs, this file checks resident memory (8 µs) and
+// collects when it has grown: new garbage often (about 3 ms), and all garbage when that has not sufficed (about 30 ms, or 200 where much is
+// alive, such as the definitions of many tenants). After two such long stops, full collections run beside the event loop for a minute, which
+// leaves more garbage. The collector rests after each. While other tenants are active, memory may grow by 128 MiB before the next collection,
+// since they would wait for it: 50 ms even for one beside the loop. So a request beside eight imports took 20 ms instead of 60 (p99).
+// Times are milliseconds. Contract: neighbours#byte-budgets.
 import process from 'node:process';
 import { areOthersActive, currentWork } from './work.ts';
 
 const MIB = 1_048_576;
 const LOOK_EVERY_MS = 5;
-/** What to collect; `all-beside` stops the event loop for less time, and leaves more. */
+/** What to collect. `all-beside` stops the event loop for less time, and leaves more garbage. */
 export type Garbage = 'new' | 'all' | 'all-beside';
 const KINDS = ['new', 'all', 'all-beside'] as const;
-/** What is collected while one tenant is active, and while several are. */
+/** What to collect while one tenant is active, and while several are. */
 const ALONE = ['all', 'new'] as const;
 const BESIDE_OTHERS = ['all-beside'] as const;
 
-/** Growth since the first call began, and since the last collection of the kind, before the next one. */
+/** Growth that triggers a collection: since the first call began, and since the last collection of this kind. */
 const GROWTH = {
   new: { since: 10 * MIB, between: 4 * MIB },
   all: { since: 20 * MIB, between: 8 * MIB },
   'all-beside': { since: 128 * MIB, between: 64 * MIB },
 } as const;
-/** After a collection: a multiple of the time that it took, and at most; one beside the loop has just begun. */
+/** The rest after a collection: a multiple of the time that it took, up to a maximum. A collection beside the loop has only just begun. */
 const REST = { times: 4, maxMs: 100 };
 const BESIDE_REST_MS = 500;
 
 /**
- * How long a collection may stop the loop; after so many longer ones in a row, all garbage is collected beside it for a while. The
- * thread must have worked for a part of that time, since on a busy machine any collection takes longer: it works for 6 to 12 ms of
- * 30, or for 15 to 30 of 70 to 120 where much is alive.
+ * How long a collection may stop the loop. After this many longer ones in a row, full collections run beside the loop for a while. Only
+ * collections count in which the thread worked for long, since on a busy machine any collection takes longer: the thread works for 6 to
+ * 12 ms of 30, or for 15 to 30 of 70 to 120 where much is alive.
  */
 const STOP_MAX = { ms: 50, workedMs: 15, inARow: 2 };
 const BESIDE_MS = 60_000;
 
-/** Growth from which what makes the garbage should slow down: the collector does not keep up, as on a busy machine. */
+/** Growth from which the producers of garbage should slow down: the collector does not keep up, as on a busy machine. */
 const BEHIND = { alone: 96 * MIB, besideOthers: 192 * MIB };
 
-/** Keeps the garbage of calls small with a collector. */
+/** Keeps the garbage of calls small. */
 export class SmallGarbage {
-  /** The shares of the calls. */
+  /** The calls that run, with their shares. */
   readonly #calls = new Set<{ share: string }>();
   #watching: ReturnType<typeof setInterval> | undefined;
   #isBehind = false;
@@ -67,7 +66,7 @@ export class SmallGarbage {
     };
   }
 
-  /** Whether tenants are active that have none of these calls, or several have some. */
+  /** Whether a tenant without such a call is active, or several tenants have such calls. */
   #areOthersThere(): boolean {
     const shares = new Set([...this.#calls].map(({ share }) => share));
     return shares.size > 1 || [...shares].some(areOthersActive);
@@ -75,7 +74,7 @@ export class SmallGarbage {
 
   #watch(): ReturnType<typeof setInterval> {
     let least = process.memoryUsage.rss();
-    /** The least since the last collection of the kind gave memory back, and until when it rests. */
+    /** By kind of collection: the least memory since the last one gave memory back, and until when it rests. */
     const left = { new: least, all: least, 'all-beside': least };
     const restsUntil = { new: 0, all: 0, 'all-beside': 0 };
     const look = (): void => {
@@ -102,7 +101,7 @@ export class SmallGarbage {
     return timer;
   }
 
-  /** Collects, and notes whether the loop stood still for long; returns when it ended. */
+  /** Collects, and notes whether the loop stopped for long; returns the time at which it ended. */
   #collected(due: Garbage, startedAt: number): number {
     const worked = workedMs();
     this.collect(due === 'all' && startedAt < this.#besideUntil ? 'all-beside' : due);
@@ -115,10 +114,10 @@ export class SmallGarbage {
   }
 }
 
-/** Of this process; undefined where nothing is collected here. */
+/** The collector of this process; undefined where nothing is collected here. */
 let garbage: SmallGarbage | undefined;
 
-/** For the server: how its runtime collects garbage and gives the memory back. Without it, nothing is collected here. */
+/** Called by the server: how its runtime collects garbage and gives memory back. Without this call, nothing is collected here. */
 export function collectsGarbage(collector: (which: Garbage) => void): void {
   garbage = new SmallGarbage(collector);
 }

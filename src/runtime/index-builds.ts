@@ -1,20 +1,20 @@
-// Builds of indexes that do not block writers, `create index concurrently`. When the index is built, and checks unique values,
-// Postgres waits for every older statement of the database, also of tenants that have nothing to do with the table, before
-// queries use the index. Nobody else need wait for that: the build is left to its server process, which ends the session
-// when it is done. Until then it locks its table against further changes of definition, so those cancel it; the index
-// stays as it is, and is completed later. Times are milliseconds. Contract: decisions#field-changes, neighbours#fair-shares.
+// Builds indexes without blocking writers (`create index concurrently`). When the index is built and its unique values are checked,
+// Postgres waits for every older statement of the database, even of other tenants, before queries use the index. Nobody else needs to wait
+// for that: the build is left to its server process, which ends the session when it is done. Until then it locks its table against further
+// definition changes, so such a change cancels the build; the index stays as it is, and is completed later.
+// Times are milliseconds. Contract: decisions#field-changes, neighbours#fair-shares.
 import type { Database } from './postgres.ts';
 import { EMPTY, type Queries, type Sql, sql } from './sql.ts';
 
-/** How long a build waits for older statements before it is left. */
+/** How long the caller waits for older statements before it leaves the build to the server. */
 const LEAVE_AFTER_MS = 500;
-/** Builds left in the whole database; each is a server process. */
+/** Builds that may be left running in the whole database; each one is a server process. */
 const LEFT_MAX = 16;
 
 const WAITING = sql`
   p.datid = (select oid from pg_database where datname = current_database()) and p.phase = 'waiting for old snapshots'`;
 
-/** Runs `create index concurrently` or `reindex index concurrently`, until only older statements keep it from ending. */
+/** Runs `create index concurrently` or `reindex index concurrently` until it ends, or until only older statements delay its end. */
 export async function buildIndexBeside(db: Database, statement: Sql): Promise<void> {
   let waitingSince: number | undefined;
   await db.runUntil(statement, async (pid) => {

@@ -1,7 +1,7 @@
-// Cache invalidation across processes: a change to a tenant, credential, role or definition is
-// published by topic and keys, and every process drops its cached copy of these alone, or loads it again, so that a tenant that
-// changes itself without end costs others nothing. After an outage of the broker, or when a process could not publish, listeners
-// get null: any key of the topic may have changed. Without a broker, a cache is stale for LIMITS.cacheStaleMs at most.
+// Cache invalidation across processes. A change to a tenant, credential, role or definition is published by topic and keys. Every process
+// then drops, or reloads, its cached copy of these keys only, so a tenant that changes itself without end costs others nothing. After an
+// outage of the broker, or when a process could not publish, listeners get null: any key of the topic may have changed. Without a
+// broker, a cache is stale for at most LIMITS.cacheStaleMs.
 import type { Broker } from './broker/broker.ts';
 import { Cache, type CachedBytes } from './cache.ts';
 import { giveWay } from './event-loop.ts';
@@ -11,9 +11,9 @@ import type { Queries } from './sql.ts';
 import { within } from './within.ts';
 
 /**
- * Keys: the tenant id for `tenant`, `catalog`, `role` and `webhook`, what a tenant is found by for `name` (tenants.ts), the
- * tenant id and what it lists for `origin`, the hash for `credential`, `tenant:user` for `user`, `tenant:session` for
- * `session`, the id for `bot`. No key has a space or a comma.
+ * The key of each topic: the tenant id for `tenant`, `catalog`, `role` and `webhook`; the name by which a tenant is found for `name`
+ * (tenants.ts); the tenant id and the origins that it lists for `origin`; the hash for `credential`; `tenant:user` for `user`;
+ * `tenant:session` for `session`; the id for `bot`. No key has a space or a comma.
  */
 export type Topic =
   | 'tenant'
@@ -26,13 +26,13 @@ export type Topic =
   | 'bot'
   | 'origin'
   | 'webhook';
-/** `tenantId` is the tenant of `credential` and `bot`. */
+/** `tenantId` names the tenant for the topics `credential` and `bot`. */
 type Listener = (keys: readonly string[] | null, tenantId: string | null) => void | Promise<void>;
 
 const CHANNEL = 'changes';
-/** Keys of one message: a change may end tens of thousands of credentials. */
+/** Most keys in one message: a change may end tens of thousands of credentials. */
 const KEYS_PER_MESSAGE = 500;
-/** A message that the broker has not taken by then, in milliseconds, is announced through the database. */
+/** A message that the broker has not accepted after this time, in milliseconds, is announced through the database. */
 const PUBLISH_MS = 400;
 
 export class Invalidations {
@@ -54,7 +54,7 @@ export class Invalidations {
     await broker.subscribe(CHANNEL, (message) => invalidations.#receive(message));
     if (shared !== null) {
       invalidations.#missed = new MissedAnnouncements(shared, log, onMissed);
-      // Of a process that was killed before it announced what it had committed.
+      // A process may have been killed before it announced what it had committed.
       await invalidations.#missed.count();
     }
     return invalidations;
@@ -70,7 +70,7 @@ export class Invalidations {
     this.#listeners.set(topic, listeners);
   }
 
-  /** Calls the listener with each tenant in which rights may have changed, once for a message; null for all tenants. */
+  /** Calls the listener once per message for each tenant in which rights may have changed; null means all tenants. */
   onRights(listener: (tenantId: string | null) => void): void {
     const all = (tenantIds: readonly string[] | null): void =>
       (tenantIds ?? [null]).forEach((tenantId) => void listener(tenantId));
@@ -80,8 +80,8 @@ export class Invalidations {
   }
 
   /**
-   * A cache of at most `max` entries, and of so many bytes, each dropped when its key is published on the topic, or, with `load`,
-   * loaded again while the value before is still returned.
+   * A cache of at most `max` entries, and of at most the bytes in `sizes`. An entry is dropped when its key is published on the topic.
+   * With `load`, it is loaded again instead, and callers get the previous value meanwhile.
    */
   cache<V>(topic: Topic, max: number, sizes?: CachedBytes<V>, load?: (key: string) => Promise<V>): Cache<V> {
     const cache = new Cache<V>(max, () => this.broker.connected(), sizes);
@@ -94,8 +94,8 @@ export class Invalidations {
   }
 
   /**
-   * Notifies this process now, and the others through the broker. Resolves when no value from before is returned here any more.
-   * Never rejects: the change itself is committed.
+   * Notifies this process now, and the others through the broker. Resolves when this process no longer returns an old value. Never
+   * rejects: the change itself is committed.
    */
   async publish(topic: Topic, keys: string | readonly string[], tenantId: string | null = null): Promise<void> {
     const all = typeof keys === 'string' ? [keys] : keys;
@@ -128,7 +128,7 @@ export class Invalidations {
   }
 }
 
-/** The tenants of keys that begin with one. */
+/** The tenants of keys that begin with a tenant id. */
 function tenantsIn(keys: readonly string[]): string[] {
   return [...new Set(keys.map((key) => key.slice(0, key.indexOf(':'))))];
 }

@@ -1,9 +1,9 @@
-// Calls that hold much in memory: large bodies, responses of large records, and bulk calls that change them. Few run in a process at once,
-// and a tenant has at most half of them; the others wait without a database connection. A call does not know beforehand
-// that it is large: it gets a place once it holds `LIMITS.largeCalls.bytesFrom` bytes, and begins again if it has to wait for one.
-// It keeps the place until its response is built, and garbage is kept small meanwhile. Small calls pass without noticing, unless
-// those of a tenant hold much together: a client may send thousands at once.
-// Failures: 503 when too many wait, or for too long; 429 for a tenant that does not read its responses. Contract: neighbours#byte-budgets, neighbours#fair-shares.
+// Limits calls that hold much memory: large bodies, responses of large records, and bulk calls that change large records. A process runs
+// few at once, at most half of them for one tenant; the others wait without a database connection. A call does not know beforehand that it
+// is large. It gets a place once it holds `LIMITS.largeCalls.bytesFrom` bytes, and starts again if it had to wait for one. It keeps the place
+// until its response is built, and garbage is kept small meanwhile. Small calls need no place, unless the calls of a tenant hold much
+// together: a client may send thousands at once. Failures: 503 when too many calls wait, or for too long; 429 for a tenant that does not
+// read its responses. Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { Semaphore } from './concurrency.ts';
@@ -13,11 +13,11 @@ import { tooMuchUnread, unreadResponses } from './unread-responses.ts';
 import { currentWork, type Work } from './work.ts';
 
 const { bytesFrom, countedFrom, smallBytes, running: slots, waitingMax: shareWaitingMax, waitMs } = LIMITS.largeCalls;
-/** What calls without a place hold. */
+/** The bytes that calls without a place hold. */
 const small = new SharedBudget(smallBytes);
 const places = new Semaphore({ name: 'large-calls', slots, shareWaitingMax, waitMs });
 
-/** The call is large and has to wait for a place (`waitForPlace`) before it begins again. Nothing of it has been done. */
+/** The call is large, and must wait for a place (`waitForPlace`) before it starts again. It has not changed anything. */
 export class PlaceNeeded extends ServiceError {
   constructor() {
     const message = 'too many large requests at once; try later, or ask for less at once';
@@ -26,8 +26,8 @@ export class PlaceNeeded extends ServiceError {
 }
 
 /**
- * The call holds so many bytes. When they are many, throws `PlaceNeeded` if no place is free, and a 429 if its tenant has left
- * too much of other responses unread.
+ * Notes how many bytes the call holds. If they are many, throws `PlaceNeeded` when no place is free, and a 429 when its tenant has
+ * left too much of other responses unread.
  */
 export function holdBytes(work: Work, bytes: number): void {
   if (bytes < countedFrom || !needsPlace(work)) return;
@@ -38,7 +38,7 @@ export function holdBytes(work: Work, bytes: number): void {
   keep(work, leave);
 }
 
-/** The same for the current call, which waits where it is when it needs a place. */
+/** Like `holdBytes`, for the current call, which waits at this point when it needs a place. */
 export async function holdBytesWaiting(bytes: number): Promise<void> {
   try {
     holdBytes(currentWork(), bytes);
@@ -51,7 +51,7 @@ export async function holdBytesWaiting(bytes: number): Promise<void> {
 /** False when the share's calls without a place would hold too much together. */
 function holdsSmall({ call, share }: Work, bytes: number): boolean {
   if (call === undefined || bytes <= call.held) return true;
-  // In steps, so that few of many additions count.
+  // Counted in steps, so that few of many small additions change the budget.
   const held = Math.ceil(bytes / countedFrom) * countedFrom;
   const { giveBack, held: before } = call;
   if (!small.take(share, held - before)) return false;
@@ -71,7 +71,7 @@ export async function waitForPlace(): Promise<void> {
   if (unreadResponses.isFull(work.share)) throw tooMuchUnread();
 }
 
-/** Runs what changes nothing before it needs a place, again if it has to wait for one. */
+/** Runs work that changes nothing before it needs a place. Runs it again if it had to wait for a place. */
 export async function withPlace<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run();

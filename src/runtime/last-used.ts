@@ -1,6 +1,6 @@
-// When credentials were last used: noted in memory on every use, and written in the background, at most every 55 seconds
-// for each, so that a stored time is at most a minute old while its credential is in use. The first use is written
-// within seconds. A failed write is repeated; what a killed process had not written is lost. Times are milliseconds.
+// Notes when credentials were last used. Each use is noted in memory and written in the background, at most every 55 seconds for each
+// credential, so a stored time is at most a minute old while its credential is in use. The first use is written within seconds. A failed
+// write is repeated; a killed process loses what it had not written. Times are milliseconds.
 // Contract: neighbours#who-does-what.
 import type { Log } from './log.ts';
 import { identifier, inputRows, type Queries, sql } from './sql.ts';

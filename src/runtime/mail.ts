@@ -1,7 +1,7 @@
 // Outgoing mail, decoupled from requests: a bounded queue, retries, and DATA_DIR/mail for mails that cannot be sent.
-// Without SMTP_URL every mail is written there, as .eml files of mode 0600, which are deleted after 30 days. What is sent
-// in a day is bounded (mails-of-day.ts). Callers see no failure but a refusal. The log contains recipient and subject, never the text, which may
-// contain tokens.
+// Without SMTP_URL, every mail is written there as an .eml file of mode 0600, which is deleted after 30 days. The number of mails in
+// a day is bounded (mails-of-day.ts). Callers see no failure except a refusal. The log contains the recipient and the subject, never the
+// text, which may contain tokens.
 // Contract: decisions#configuration, neighbours#byte-budgets.
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -58,8 +58,8 @@ export class Mail {
   }
 
   /**
-   * Queues a message, or a function that produces one; undefined sends nothing. False when it is dropped, since the queue is full
-   * or as many have been sent as may be today.
+   * Queues a message, or a function that produces one; undefined sends nothing. Returns false when the message is dropped, because the
+   * queue is full or the limit for today is reached.
    */
   send(message: Message | (() => Promise<Message | undefined>)): boolean {
     const { share } = currentWork();
@@ -155,7 +155,7 @@ export class Mail {
     await this.#deleteOld(directory);
   }
 
-  /** Deletes the files that are older than that, at most once an hour. Their names tell when they were written. */
+  /** Deletes the files that are too old, at most once an hour. Their names say when they were written. */
   async #deleteOld(directory: string): Promise<void> {
     if (performance.now() - this.#sweptAt < SWEEP_MS) return;
     this.#sweptAt = performance.now();

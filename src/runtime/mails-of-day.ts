@@ -1,5 +1,6 @@
-// How many mails were sent in a UTC day: by a tenant, by strangers who name it, by operators, and to one address. Counted in each
-// process, since a mail server blocks whoever sends too many, for all tenants. The first refusal of each is logged.
+// Counts how many mails were sent in a UTC day: by a tenant, by strangers who name the tenant, by operators, and to one address. Each
+// process counts for itself. A mail server blocks anyone who sends too many, which would stop the mails of all tenants. The first refusal
+// of each count is logged.
 // Contract: neighbours#byte-budgets.
 import { LIMITS } from '../limits.ts';
 import type { Log } from './log.ts';
@@ -19,12 +20,12 @@ export class MailsOfDay {
   /** Counts a mail of the current work, before its recipient is known. False when it may not be sent. */
   ofWork(): boolean {
     const { share, isOperator } = currentWork();
-    // Of strangers only what is sent counts, or they could use up a tenant's mails with addresses of nobody.
+    // For strangers, only sent mails count: otherwise they could use up a tenant's mails with addresses that do not exist.
     if (isOperator) return this.#count(OPERATORS, operators);
     return isStrangers(share) || this.#count(share, perDay);
   }
 
-  /** Counts a mail to this address, of operators and strangers; what a tenant sends to one is its own business. */
+  /** Counts a mail of operators or strangers to this address; a tenant's own mails to one address are not limited. */
   toAddress(address: string): boolean {
     const { share, isOperator } = currentWork();
     if (!isOperator && !isStrangers(share)) return true;

@@ -97,7 +97,7 @@ export function renderSnapshots(snapshots: ReadonlyMap<string, string>): Promise
   return textOf(AggregatorRegistry.aggregate(all));
 }
 
-/** A metric with its values of now, as the library formats it. */
+/** A metric with its current values, as the library formats it. */
 interface Family {
   values: readonly unknown[];
 }
@@ -106,7 +106,7 @@ interface Readable {
   getForPromString?(): Promise<Family>;
 }
 
-/** The text of `registry.metrics()` in pieces: of all routes and statuses, it takes 40 ms in one go. */
+/** The text of `registry.metrics()` in pieces: with all routes and statuses, formatting it in one go takes 40 ms. */
 async function textOf(registry: Registry): Promise<string> {
   const metrics = registry.getMetricsAsArray() as unknown as Readable[];
   // Not in the library's types.

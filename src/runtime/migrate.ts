@@ -19,14 +19,14 @@ export interface Migration {
 /** The tenant schema: ordered migrations, then the rows that every tenant has. `search_path` must name the schema. */
 export interface TenantSchema {
   migrations: readonly Migration[];
-  /** Makes in an empty schema at once what the first `version` migrations make. */
+  /** Creates in an empty schema, in one step, what the first `version` migrations create. */
   baseline: { version: number; text: string };
   /** Idempotent. */
   seed: string;
 }
 
 const SQL_DIRECTORY = new URL('../../sql/', import.meta.url);
-/** Runs of a migration that others keep in deadlocks. */
+/** Attempts to run a migration that others keep in deadlocks. */
 const TRIES = 5;
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 const BASELINE_VERSION = 9;
@@ -76,7 +76,7 @@ export async function migrate(db: { slow: PooledQueries }, directory: string | U
   return applied;
 }
 
-/** A process of the version before may be making or dropping a partition meanwhile: after a deadlock with it, tries again. */
+/** A process of the previous version may create or drop a partition at the same time: after a deadlock with it, tries again. */
 async function apply(db: PooledQueries, migration: Migration): Promise<boolean> {
   for (let tries = 1; ; tries++) {
     try {

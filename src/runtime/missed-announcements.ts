@@ -1,14 +1,14 @@
-// Announcements that may not have reached other processes through the broker are counted in the database, which every process
-// asks a few times a second. So a right that was taken away ends in time also where the two hear nothing of each other:
-// the publisher knows that it could not publish, and nobody else does. A process counts one when it starts, because one that
-// was killed may have committed a change without announcing it. Times are milliseconds.
+// Announcements that may not have reached other processes through the broker are counted in the database, and every process reads the
+// count a few times a second. So a revoked right ends in time even when two processes cannot reach each other through the broker: only
+// the publisher knows that it could not publish. A process also counts one announcement when it starts, because a process that was killed
+// may have committed a change without announcing it. Times are milliseconds.
 // Contract: decisions#changes-of-rights.
 import type { Log } from './log.ts';
 import { type Queries, sql } from './sql.ts';
 import { detached } from './work.ts';
 import { startWorker, type Worker } from './worker.ts';
 
-/** With the time until a publisher gives up (invalidations.ts), less than a second. */
+/** Together with the time after which a publisher gives up (invalidations.ts), less than a second. */
 const POLL_MS = 250;
 const RETRY_MS = 250;
 
@@ -18,7 +18,7 @@ export class MissedAnnouncements {
   #counting: Promise<void> | null = null;
   #isClosed = false;
 
-  /** `onMissed`: anything may have changed. */
+  /** `onMissed` is called when anything may have changed. */
   constructor(
     private readonly db: Queries,
     private readonly log: Log,
@@ -27,9 +27,9 @@ export class MissedAnnouncements {
     this.#polling = startWorker({ name: 'missed announcements', once: () => this.#poll(), pollMs: POLL_MS, log });
   }
 
-  /** Resolves when one has been counted since the call, or could not be counted yet: it is tried again. Never rejects. */
+  /** Resolves when an announcement has been counted since the call, or the attempt has failed and will be repeated. Never rejects. */
   async count(): Promise<void> {
-    // One that is being counted may have been read before this call's change was announced.
+    // Processes may have read the count in progress before this call's change was announced.
     await this.#counting;
     this.#counting ??= this.#increment().finally(() => {
       this.#counting = null;

@@ -1,12 +1,12 @@
-// A pace: some units at once, and so many a second in the long run. What comes faster is told how long to wait. Shares, such as
-// tenants or clients' networks, have a pace each; those at rest are forgotten. Without timers; times are milliseconds.
-// Contract: neighbours#fair-shares.
+// A rate limit: a burst of units at once, and a number of units a second in the long run. Work that arrives faster is told how long to wait.
+// Each share, such as a tenant or a client's network, has a rate of its own; shares at rest are forgotten.
+// Uses no timers; times are milliseconds. Contract: neighbours#fair-shares.
 
 export interface PaceOptions {
   perSecond: number;
-  /** Units that need not wait. */
+  /** Units that do not wait. */
   burst: number;
-  /** The longest wait; without it, as long as the units take. */
+  /** The longest wait; if absent, a wait lasts as long as the units take. */
   waitMaxMs?: number;
 }
 

@@ -1,20 +1,20 @@
-// Changes many rows in small statements, one after another, with a rest as long as each: one statement for 300,000 rows takes a
-// processor of the database from all others for as long as it runs. In the order of an index, so that no part reads what those
-// before it have changed.
+// Changes many rows in small statements, one after another, with a pause after each that is as long as the statement took. A single
+// statement for 300,000 rows would keep a processor of the database busy for as long as it runs. The statements follow the order of an
+// index, so that none reads the rows that earlier ones have changed.
 // Contract: neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Queries, Sql } from './sql.ts';
 
-/** What a statement changes at most, or looks at. */
+/** The most rows that a statement changes, or examines. */
 export const PART_ROWS = 1_000;
 
-/** What a part has changed, at least PART_ROWS unless it is the last; `last` is the key of its last row. */
+/** The rows that a part has changed: at least PART_ROWS unless it is the last part. `last` is the key of its last row. */
 interface Part {
   count: number;
   last: string | null;
 }
 
-/** Runs `change`, which resolves to a `Part` and begins after a key, until there is no more to change; `onPart` runs after each part. */
+/** Runs `change`, which starts after a key and resolves to a `Part`, until nothing is left to change; `onPart` runs after each part. */
 export async function inParts(
   queries: Queries,
   change: (after: string | null) => Sql,

@@ -1,6 +1,6 @@
-// Costly patterns are compiled and matched in a thread of this process, one at a time, in fair shares: the event loop
-// serves others meanwhile. The thread starts with the first one, does not keep the process alive, and is replaced when it
-// fails. Failures: 503 when too many wait, or when the thread fails twice.
+// Compiles and matches costly patterns in a thread of this process, one at a time and in fair shares, while the event loop serves others.
+// The thread starts with the first costly pattern, does not keep the process alive, and is replaced when it fails.
+// Failures: 503 when too many wait, or when the thread fails twice.
 // Contract: neighbours#fair-shares.
 import { Worker } from 'node:worker_threads';
 
@@ -9,7 +9,7 @@ import { Semaphore } from './concurrency.ts';
 
 const SHARE_WAITING_MAX = 1_000;
 const WAIT_MS = 30_000;
-/** The limits admit a quarter of a second. */
+/** The limits on patterns admit a quarter of a second. */
 const TAKES_AT_MOST_MS = 10_000;
 
 export interface PatternResult {

@@ -1,7 +1,6 @@
-// Access to Postgres: a pool for requests with short deadlines, small pools for slow work and for streams,
-// and transactions on the first two. Each pool serves the tenants fairly; a client that has gone takes its statement
-// with it. No call hangs or is retried: it ends with rows, a Postgres error
-// (code, constraint_name, column_name, detail), or 503 when the database is unavailable or too slow. The
+// Access to Postgres: a pool for requests with short deadlines, small pools for slow work and for streams, and transactions on the first
+// two. Each pool serves the tenants fairly, and a client that disconnects has its statement cancelled. No call hangs or is retried: it ends
+// with rows, a Postgres error (code, constraint_name, column_name, detail), or 503 when the database is unavailable or too slow. The
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
 import type { ByteBudget } from './byte-budget.ts';
@@ -61,7 +60,7 @@ export interface Database extends PooledQueries {
   exec(text: string): Promise<void>;
   /** Resolves when the database answers. */
   ping(): Promise<void>;
-  /** A pool's open connections, those in use, and calls waiting for one; without a name, those of the request pool. */
+  /** A pool's open connections, its connections in use, and the calls that wait for one; by default, of the request pool. */
   stats(pool?: PoolName): PoolStats;
   /** Waits up to five seconds for calls in flight, then closes every connection. */
   close(): Promise<void>;
@@ -75,11 +74,11 @@ export interface DatabaseOptions {
   /** Connections for streams, each held until its reader finishes. */
   streamMax?: number;
   queryTimeoutMs?: number;
-  /** How long a transaction of the request pool may take in all. */
+  /** How long a whole transaction of the request pool may take. */
   transactionTimeoutMs?: number;
-  /** Megabytes of temporary files that a statement may take; a stream with more rows than that keeps a transaction open instead. */
+  /** Megabytes of temporary files that a statement may use; a stream that needs more keeps a transaction open instead. */
   temporaryMb?: number;
-  /** The embedded database: its connections share one session, so that few are of use and no statement can be cancelled. */
+  /** Whether it is the embedded database: its connections share one session, so few are useful and no statement can be cancelled. */
   isEmbedded?: boolean;
   /** Counts the time of statements that ran for a tenant. */
   onStatements?(tenantId: string, ms: number): void;
@@ -170,7 +169,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   };
 }
 
-/** The limits that hold in all pools together whose statements are of any length. */
+/** The limits that hold across all pools whose statements may run long. */
 function limitsOf(congestion: Congestion, max: number) {
   return {
     admitted: (): number => congestion.admitted,
@@ -181,9 +180,9 @@ function limitsOf(congestion: Congestion, max: number) {
 }
 
 /**
- * A statement with parallel workers takes the processors of three, but counts as one. They have to start first: an index of
- * 10,000 records takes 38 ms with them, and 13 without. A string: the driver drops a 0.
- * Compiling a statement of many terms takes seconds, also when there is one record, and saves little: what costs is finding
+ * No parallel workers: a statement with them takes the processors of three statements, but counts as one. The workers also have to
+ * start first: an index of 10,000 records takes 38 ms with workers, and 13 without. The zeros are strings because the driver drops a 0.
+ * No JIT: compiling a statement of many terms takes seconds, even for one record, and saves little, since most of the cost is finding
  * values in their JSON.
  */
 function sessionOf(id: string) {

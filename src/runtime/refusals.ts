@@ -1,5 +1,5 @@
-// Counts what the service refuses, by a closed set of reasons: the error codes, and the limits of connections. An internal
-// error is a failure, not a refusal.
+// Counts what the service refuses, by a closed set of reasons: the error codes, and the limits on connections. An internal error is a
+// failure, not a refusal.
 // Contract: neighbours#who-does-what.
 import { Counter } from 'prom-client';
 import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';

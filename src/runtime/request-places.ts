@@ -1,15 +1,14 @@
-// The requests that a process handles at once, and the bytes of their bodies that have arrived but are not complete. Both
-// count for the client's network until the request is authenticated, and for its tenant from then on; bodies without a
-// verified credential have a budget of their own. Of a tenant's request, what its body begins with counts until it is answered:
-// the runtime takes in a megabyte before anybody reads it. A response that is being sent no longer counts: streams have limits
-// of their own. Units: bytes.
+// Limits the requests that a process handles at once, and the bytes of bodies that have arrived but are not complete. Both count for the
+// client's network until the request is authenticated, and for its tenant from then on. Bodies without a verified credential have a
+// budget of their own. For a tenant's request, the beginning of its body counts until the request is answered, because the runtime buffers a
+// megabyte before anybody reads it. A response that is being sent no longer counts: streams have limits of their own. Units: bytes.
 // Failures: 503; the response closes the connection. Contract: neighbours#connections.
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { SharedBudget } from './shared-budget.ts';
 
 const { strangersBytes, tenantsBytes, takenIn } = LIMITS.body;
-/** At least so many bodies of the configured size fit. */
+/** At least this many bodies of the configured size fit into a budget. */
 const BODIES_MIN = 8;
 
 /** Bytes of the body that the runtime may buffer before the service reads it. */
@@ -39,7 +38,7 @@ export class RequestPlaces {
     return this.#strangers.taken + this.#tenants.taken;
   }
 
-  /** A place for a request from this network, with so many bytes taken in; undefined when the network has as many as are still free. */
+  /** A place for a request from this network, whose body has `bytes` buffered; undefined when the network holds as many as are free. */
   enter(network: string, bytes = 0): RequestPlace | undefined {
     const share = `address:${network}`;
     if (!this.#places.take(share, 1)) return undefined;
@@ -50,7 +49,7 @@ export class RequestPlaces {
 export class RequestPlace {
   #bodies: SharedBudget;
   #hasLeft = false;
-  /** Of the bytes taken in, those that count. */
+  /** Those of the buffered bytes that count. */
   #counted = 0;
 
   constructor(
@@ -63,7 +62,7 @@ export class RequestPlace {
     this.#bodies = strangers;
   }
 
-  /** The request has proved to be of this tenant. 503 when the tenant has as many as are still free. */
+  /** The request is authenticated for this tenant. 503 when the tenant holds as many places as are still free. */
   moveTo(tenantId: string): void {
     if (this.#hasLeft || this.share === tenantId) return;
     this.places.give(this.share, 1);
@@ -88,7 +87,7 @@ export class RequestPlace {
   }
 }
 
-/** The bytes of one body, beyond those that count already. */
+/** The bytes of one body, without those that are counted already. */
 export class ArrivingBytes {
   #bytes = 0;
 
@@ -105,7 +104,7 @@ export class ArrivingBytes {
     this.#bytes += further;
   }
 
-  /** All have arrived, or no further ones are read. */
+  /** All bytes have arrived, or no more are read. */
   end(): void {
     this.budget.give(this.share, this.#bytes);
     this.#bytes = 0;

@@ -1,5 +1,5 @@
-// Work that is tried again for as long as it fails, such as the cleanup of each tenant: the pause doubles with each failure of a
-// key, and the caller logs a failure when its cause is another one than before. Keys that are not tried any more are forgotten.
+// Retries work for as long as it fails, such as the cleanup of each tenant. The pause doubles with each failure of a key. The caller logs
+// a failure when its cause differs from the previous one. Keys that are not tried any more are forgotten.
 // Times are milliseconds of `performance.now()`.
 
 interface Failed {
@@ -16,7 +16,7 @@ export class Retries {
     private readonly longestMs: number,
   ) {}
 
-  /** Those of the keys that are to be tried now; the others' turns come later. */
+  /** The keys that are due now; the others are due later. */
   due<T>(items: readonly T[], keyOf: (item: T) => string, now = performance.now()): T[] {
     const keys = new Set(items.map(keyOf));
     for (const key of [...this.#failed.keys()]) if (!keys.has(key)) this.#failed.delete(key);
@@ -27,7 +27,7 @@ export class Retries {
     this.#failed.delete(key);
   }
 
-  /** Whether the cause is another one than at the last failure. */
+  /** Whether the cause differs from that of the last failure. */
   failed(key: string, error: unknown, now = performance.now()): boolean {
     const cause = causeOf(error);
     const before = this.#failed.get(key);

@@ -1,5 +1,5 @@
-// An amount that all clients share: places, bytes. A share, such as a tenant or a client's network, may take as much as is
-// still free afterwards, so that one alone gets half, and there is always room for one that has little. Shares that hold
+// An amount that all clients share, such as places or bytes. A share, such as a tenant or a client's network, may hold as much as is still
+// free afterwards. A share that is alone therefore gets half, and there is always room for a share that holds little. Shares that hold
 // nothing take no memory.
 // Contract: neighbours#fair-shares.
 
@@ -18,7 +18,7 @@ export class SharedBudget {
     return this.#byShare.get(share) ?? 0;
   }
 
-  /** False when the share may not have so much more now. */
+  /** Takes an amount; false when the share may not have that much more now. */
   take(share: string, amount: number): boolean {
     if (!this.admits(share, amount)) return false;
     this.#taken += amount;
@@ -26,7 +26,7 @@ export class SharedBudget {
     return true;
   }
 
-  /** Whether the share may have so much more now. */
+  /** Whether the share may have that much more now. */
   admits(share: string, amount: number): boolean {
     return this.heldBy(share) + amount <= this.total - this.#taken;
   }

@@ -1,24 +1,24 @@
-// Concurrent work of one kind shares statements: two statements of a group run at once, and what arrives meanwhile waits until
-// one of them has ended and is then done together. What arrives alone does not wait. When the shared statement fails, or does
-// nothing for an item, that item is tried alone, so that it fails for its own reasons. With 16 connections this halves the CPU of
-// a write and of a read by id, in the service and in Postgres.
+// Concurrent work of one kind shares statements. Two statements of a group run at once. Items that arrive meanwhile wait until one of
+// the two has ended, and then share the next statement. An item that arrives alone does not wait. When the shared statement fails, or does
+// nothing for an item, that item is tried alone, so it fails for its own reasons only. With 16 connections this halves the CPU of a write
+// and of a read by id, in the service and in Postgres.
 // Failures: those of each item alone; 503 for all while the database is unavailable. Times are milliseconds.
 import { ServiceError } from '../errors.ts';
 import { currentWork, forAll, type Work } from './work.ts';
 
 /** Statements of a group that run at once: with more, fewer items share one. */
 const RUNNING_MAX = 2;
-/** What waits in a group, by default. */
+/** How many items of a group may wait, by default. */
 const WAITING_MAX = 64;
-/** Bytes of a statement's items, but for the first one. */
+/** Bytes of a statement's items, not counting the first item. */
 const BYTES_MAX = 262_144;
-/** What has waited so long has a statement of its own: those that run may be waiting for a lock. */
+/** An item that has waited this long gets a statement of its own: the running ones may be waiting for a lock. */
 const WAIT_MS = 25;
 
 /** Runs one statement for the items. Resolves to the result of each, undefined where nothing was done. */
 type Run<Item, Result> = (items: readonly Item[]) => Promise<readonly (Result | undefined)[]>;
 
-/** What happens to an item that waits: its statement is next, it was done with another, or it has to be tried alone. */
+/** What happens to a waiting item: its statement is next, it was done with another item's statement, or it must be tried alone. */
 type Turn<Result> = 'next' | 'alone' | { result: Result };
 
 interface Waiting<Item, Result> {
@@ -31,18 +31,18 @@ interface Waiting<Item, Result> {
 interface Group<Item, Result> {
   running: number;
   waiting: Waiting<Item, Result>[];
-  /** Runs while something waits. */
+  /** Set while something waits. */
   clock: ReturnType<typeof setTimeout> | undefined;
 }
 
 export interface SharedStatementsOptions<Item> {
-  /** Items of one statement. */
+  /** Most items of one statement. */
   itemsMax: number;
   /** Items of a group that wait; further ones are tried alone. */
   waitingMax?: number;
   /** Bytes of an item; none by default. */
   bytesOf?: (item: Item) => number;
-  /** What an item is about, if a statement may have only one item about it. */
+  /** The object of an item, if a statement may have only one item for each object. */
   idOf?: (item: Item) => string;
 }
 
@@ -53,8 +53,8 @@ export class SharedStatements<Item, Result> {
   constructor(private readonly options: SharedStatementsOptions<Item>) {}
 
   /**
-   * Runs a statement for the item, together with others of the same owner, such as an entity's definition, and key if they
-   * wait. Resolves to undefined when nothing was done.
+   * Runs a statement for the item, together with waiting items of the same owner (such as an entity's definition) and key. Resolves
+   * to undefined when nothing was done.
    */
   async run(owner: object, key: string, item: Item, run: Run<Item, Result>): Promise<Result | undefined> {
     const byKey = this.#groups.get(owner) ?? new Map<string, Group<Item, Result>>();
@@ -80,7 +80,7 @@ export class SharedStatements<Item, Result> {
     }
   }
 
-  /** Takes from those that wait as many as fit one statement. */
+  /** Takes as many waiting items as fit one statement. */
   #takeOthers(group: Group<Item, Result>, own: Item): readonly Waiting<Item, Result>[] {
     if (group.waiting.length === 0) return [];
     const { itemsMax, bytesOf = () => 0, idOf } = this.options;

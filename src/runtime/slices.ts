@@ -1,5 +1,5 @@
-// Bytes in parts of a size, without a copy: what is handed over or read in pieces, so that little of it is held or worked on
-// at once.
+// Cuts bytes into parts of a given size, without a copy, for code that hands over or reads a large value in pieces and must not hold or
+// process much of it at once.
 // Contract: neighbours#byte-budgets.
 
 /** The bytes in parts of `size` bytes; the last one may have fewer. */

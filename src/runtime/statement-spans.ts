@@ -1,5 +1,5 @@
-// The spans of statements that a traced request runs, by OpenTelemetry's conventions for databases: which operations on
-// which tables, without the statement's text, whose constants may be values of a tenant, and without its parameters.
+// The spans of the statements that a traced request runs, by OpenTelemetry's conventions for databases. A span names the operations and
+// their tables. It has neither the statement's text, whose constants may be values of a tenant, nor its parameters.
 // Contract: neighbours#who-does-what.
 import type { Tracing } from './tracing.ts';
 import { currentWork } from './work.ts';

@@ -1,18 +1,18 @@
-// Background work of many tenants in rounds: in each, every tenant has a slice of time, in which what it has to do takes turns, so
-// that a tenant with a thousand things to do, or one without end, delays no other. What a slice leaves is for the next round.
+// Background work of many tenants, in rounds. In each round, every tenant has a slice of time in which its items take turns. So a tenant
+// with a thousand items, or with an item that never ends, delays no other tenant. Items that a slice does not reach wait for the next round.
 // Times are milliseconds. Contract: neighbours#fair-shares.
 import { forEachConcurrently } from './concurrency.ts';
 import { forTenant } from './work.ts';
 
 const SLICE_MS = 50;
-/** Of how many tenants the slices overlap. */
+/** How many tenants are served at the same time. */
 const TENANTS_AT_ONCE = 4;
 
 export interface SlicedWork<T> {
   tenantOf(item: T): string;
   /** Items are given in the order of their keys. */
   keyOf(item: T): string;
-  /** Does a part of it; it may go on until `until`, by `performance.now()`. A rejection ends the round. */
+  /** Does a part of the item until `until`, by `performance.now()`, at the latest. A rejection ends the round. */
   serve(item: T, until: number): Promise<void>;
 }
 
@@ -22,7 +22,7 @@ export class TenantSlices<T> {
 
   constructor(private readonly work: SlicedWork<T>) {}
 
-  /** One round of all that is to be done. */
+  /** Runs one round over all items. */
   async serve(items: readonly T[]): Promise<void> {
     const before = this.#latest;
     this.#latest = new Map();
@@ -41,7 +41,7 @@ export class TenantSlices<T> {
   }
 }
 
-/** Those after the one that had the last turn first, and then the others. */
+/** The items in turn: first those after the item that had the last turn, then the others. */
 export function inTurn<T>(items: readonly T[], keyOf: (item: T) => string, latest = ''): T[] {
   const isAfter = (item: T): boolean => keyOf(item) > latest;
   return [...items.filter(isAfter), ...items.filter((item) => !isAfter(item))];

@@ -1,5 +1,5 @@
-// Ids by the time at which something is due for each: the earliest at once, a change in logarithmic time. A binary heap that
-// knows each id's place in it, so that a time may change and nothing stale is left behind.
+// Ids ordered by the time at which each is due: finds the earliest at once, and changes a time in logarithmic time. A binary heap that
+// knows each id's position, so a time can change without leaving a stale entry behind.
 // Times are numbers of any unit.
 
 export class TimeHeap {

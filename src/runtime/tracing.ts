@@ -76,7 +76,7 @@ export class Tracing {
     this.#tracer.startSpan(name, { kind: KINDS[kind], attributes, startTime }, contextOf(parent)).end(endTime);
   }
 
-  /** Sends what is left, for two seconds at most. */
+  /** Sends the remaining spans, for two seconds at most. */
   async close(): Promise<void> {
     await within(CLOSE_MS, this.#provider.shutdown()).catch((error: unknown) => {
       this.log.warn('some spans could not be sent', { error });

@@ -1,5 +1,5 @@
-// Environment variables that look like the service's own and that it does not read: a misspelt one would otherwise have no
-// effect, and nobody would know. The start only warns, because an environment also belongs to others.
+// Environment variables that look like the service's own, but that it does not read. Without a warning, a misspelt variable would have no
+// effect and nobody would notice. The start only warns, because other programs use the environment too.
 // Contract: decisions#configuration.
 import { type Environment, variableNames } from '../config.ts';
 import { nearestName } from './nearest-name.ts';

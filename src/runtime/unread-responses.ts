@@ -1,6 +1,6 @@
-// The bytes of large responses that their readers have not taken yet, in all and by tenant. A tenant that leaves much
-// unread gets no further large response until it has read some. When all together are too many, the tenant with the most
-// loses the response whose reader has taken nothing for longest: others keep theirs, and are not refused.
+// The bytes of large responses that clients have not read yet, in total and by tenant. A tenant that leaves much unread gets no further
+// large response until it has read some. When the total is too large, the tenant with the most unread bytes loses the response that its
+// client has left unread for longest; other tenants keep theirs, and are not refused.
 // Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { rateLimited, type ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -10,7 +10,7 @@ export interface Unread {
   /** Called when the response is given up. */
   readonly cut: () => void;
   left: number;
-  /** When its reader last took something: the number of all takings so far. */
+  /** When its client last read some of it, as the number of all reads so far. */
   takenAt: number;
 }
 
@@ -45,7 +45,7 @@ export class UnreadResponses {
     return unread;
   }
 
-  /** Its reader has taken some of it; all of it, or has gone, without `bytes`. */
+  /** The client has read some of it; without `bytes`, it has read all of it or disconnected. */
   taken(share: string, unread: Unread, bytes = unread.left): void {
     const known = this.#byShare.get(share);
     if (known?.responses.has(unread) !== true) return;
@@ -58,7 +58,7 @@ export class UnreadResponses {
     if (known.responses.size === 0) this.#byShare.delete(share);
   }
 
-  /** Gives up one response of the share with the most, but not the newest of all; false when there is none. */
+  /** Cuts one response of the share with the most unread bytes, but not the newest of all; false when there is none. */
   #cutOne(newest: Unread): boolean {
     const [most] = [...this.#byShare].sort(([, a], [, b]) => b.bytes - a.bytes);
     if (most === undefined) return false;
@@ -72,7 +72,7 @@ export class UnreadResponses {
   }
 }
 
-/** Those of this process. */
+/** The unread responses of this process. */
 export const unreadResponses = new UnreadResponses(LIMITS.response.unreadMax, LIMITS.response.unreadPerTenant);
 
 /** 429: the tenant has to read its other responses first. */

@@ -1,5 +1,5 @@
-// A deadline for waiting, such as for a resolver, or for the database in a scrape. The awaited work goes on after the
-// deadline, and its later rejection is ignored.
+// A deadline for waiting, such as for a resolver, or for the database during a scrape. The awaited work continues after the deadline,
+// and its later rejection is ignored.
 // Contract: decisions#operations.
 
 /** Rejects when the promise takes longer than `ms`. */

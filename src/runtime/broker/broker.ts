@@ -47,8 +47,8 @@ export interface Broker {
   /** Adds an entry and keeps about `maxLength` of the newest; resolves to its id. */
   append(stream: string, fields: Record<string, string>, maxLength: number): Promise<string>;
   /**
-   * Adds entries to a stream, each with one of `texts` as `field`, and as `after` the id of the entry before it, the first one
-   * `after`. All of them or none; one round trip. Keeps about `maxLength`. Resolves to the id of the last.
+   * Adds entries to a stream, all or none, in one round trip. Each entry has one of `texts` as `field`, and the id of the previous entry
+   * as `after`; the first entry has the given `after`. Keeps about `maxLength`. Resolves to the id of the last entry.
    */
   appendChain(
     stream: string,
@@ -90,9 +90,9 @@ export interface Broker {
   /** Takes one of `limit` leases for `ttlMs`, or renews the member's own; false when all are taken. */
   lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean>;
   /**
-   * Frees a lease of a set of `limit` whose members are `share:age` if it is full, for a share that may take it: the
-   * oldest one of the share with the most, which must have more than `kept` and at least as many then as the taker.
-   * Resolves to the member that has lost its lease, or null.
+   * Frees a lease for a share, if the set of `limit` leases is full. Members are `share:age`. The freed lease is the oldest one of the
+   * share with the most leases. That share must have more than `kept`, and afterwards at least as many as the share that gets the
+   * lease. Resolves to the member that has lost its lease, or null.
    */
   makeRoom(set: string, share: string, limit: number, kept: number): Promise<string | null>;
   /** Renews leases for `ttlMs`, including expired ones. */

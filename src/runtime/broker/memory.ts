@@ -208,7 +208,7 @@ export class MemoryBroker implements Broker {
     if (leases.size < limit) return null;
     const shares = Map.groupBy(leases.keys(), (member) => member.slice(0, Math.max(0, member.indexOf(':'))));
     const [[, most]] = [...shares].sort(([, a], [, b]) => b.length - a.length) as [[string, string[]]];
-    // With many shares, each keeps fewer, so that one without any finds a place; a low limit of the operator's is exact.
+    // With many shares, each keeps fewer, so that a share without a lease finds a place. A low limit set by the operator is exact.
     const keeps = limit < 10 * kept ? kept : Math.min(kept, Math.floor(limit / (shares.size + 1)));
     if (most.length <= Math.max(keeps, (shares.get(share)?.length ?? 0) + 1)) return null;
     const [oldest] = most.sort() as [string];

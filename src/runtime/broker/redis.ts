@@ -268,7 +268,7 @@ export class RedisBroker implements Broker {
     }
   }
 
-  /** Of a connection that was lost without a FIN. Reconnecting calls the reset handlers. */
+  /** Handles a connection that was lost without a FIN. Reconnecting calls the reset handlers. */
   #reconnect(error: unknown): void {
     this.#log.warn('the subscription connection does not respond; reconnecting', { error });
     this.#subscriber.disconnect(true);

@@ -7,7 +7,7 @@ import { ServiceError, unavailable } from '../../errors.ts';
 import { giveWay } from '../event-loop.ts';
 
 const GRACE_MS = 50;
-/** Entries read at once; one has at most 96 KB. */
+/** Entries read at once; an entry has at most 96 KB. */
 const PAGE_ENTRIES = 20;
 
 /** The grace period after the deadline is for a reply that arrived while the event loop was stalled. */

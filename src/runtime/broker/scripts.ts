@@ -104,9 +104,9 @@ if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then redis.call('pexpire', KE
 return 1`;
 
 /**
- * ARGV: share, limit, leases that a share keeps. Removes the oldest lease of the share with the most, and returns it; nothing
- * when the set is not full, or when no share has more than it keeps and than the given one would have with one more. With
- * many shares, each keeps fewer, so that one without any finds a place; a low limit of the operator's is exact.
+ * ARGV: share, limit, leases that a share keeps. Removes the oldest lease of the share with the most leases, and returns it. Returns
+ * nothing when the set is not full, or when that share has no more than it keeps, or no more than the given share would have with
+ * one more. With many shares, each keeps fewer, so that a share without a lease finds a place. A low limit set by the operator is exact.
  */
 export const MAKE_ROOM = `
 local members = redis.call('zrange', KEYS[1], 0, -1)

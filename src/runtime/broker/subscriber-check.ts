@@ -1,10 +1,10 @@
-// Whether published messages reach this process: asked of Redis on the connection that brings them, a few times a second, since
-// a connection that was lost without a FIN brings nothing and says nothing. An answer follows the messages that were published
-// before the question. Questions are counted, not milliseconds: while the event loop is stalled, none is asked or answered.
+// Checks whether published messages reach this process. It asks Redis a few times a second, on the connection that brings the messages, since
+// a connection that was lost without a FIN brings nothing and reports nothing. An answer comes after all messages that were published
+// before the question. It counts questions, not milliseconds: while the event loop is stalled, none is asked or answered.
 // Contract: decisions#changes-of-rights.
 
 const EVERY_MS = 200;
-/** Rounds in which a question is still unanswered, after which messages may have been published without reaching this process. */
+/** When a question stays unanswered for this many rounds, messages may have been published without reaching this process. */
 const UNANSWERED_MAX = 2;
 
 export class SubscriberCheck {

@@ -27,7 +27,7 @@ const OP = {
 /** Assertions that hold only before the first character, and only after the last. */
 const AT_START = 1 | 4;
 const AT_END = 2 | 8;
-/** Tried in this order; else the first character of a class. */
+/** Characters of a class, tried in this order; if none fits, the first character of the class. */
 const PREFERRED = [...'abcxyzABC0123456789-_. /@'].map((character) => character.codePointAt(0) as number);
 
 /** A position in the program, and how it was reached. */

@@ -1,8 +1,8 @@
-// How much work the database may have at once, so that the statements of quiet tenants stay quick beside it. While long
-// statements run, or several tenants are active, a probe (`select 1`) measures every 100 ms how long a statement takes that needs
-// no time itself: it waits for the same processors, and for the same event loop, as every other statement. When it is late, fewer
-// long statements run, and fewer of the tenants that have had most; when it is quick again, more do. The database may be on this
-// machine or another, with any number of processors.
+// Decides how much work the database may have at once, so that the statements of quiet tenants stay quick. While long statements run or
+// several tenants are active, a probe (`select 1`) measures every 100 ms how long a statement takes that needs no time itself: it waits for
+// the same processors, and for the same event loop, as every other statement. When the probe is late, fewer long statements run, and fewer
+// statements of the tenants that have used the most time. When it is quick again, more run. The database may be on this machine or
+// another one, with any number of processors.
 // Times are milliseconds. Contract: neighbours#fair-shares.
 import { areSeveralActive, detached } from '../work.ts';
 import type { Pool } from './pool.ts';
@@ -10,16 +10,16 @@ import type { Pool } from './pool.ts';
 /** How often the probe runs. */
 export const PROBE_MS = 100;
 /**
- * A probe that takes so much longer than the quickest is late. Beside eight attacks by one tenant, another one's requests had a p99 of
- * 74 ms with 4, and 48 with 2, where the attacker got as much.
+ * A probe that takes this much longer than the quickest one is late. Beside eight attacks by one tenant, another tenant's requests had
+ * a p99 of 74 ms with 4, and of 48 with 2, where the attacker got as much done.
  */
 const LATE_MS = 2;
-/** The network and the server change: the quickest probe is forgotten slowly. */
+/** The quickest probe is forgotten slowly, since the network and the server change. */
 const FORGET = 1.01;
 const FORGET_DELAY = 0.8;
 /**
- * A late probe admits half, a quick one two per cent more: four of five are quick also while statements wait for 50 ms. Beside
- * eight attacks by a tenant each, other requests had a p99 of 38 to 47 ms, and 51 and 53 with 0.7 and 0.05.
+ * A late probe halves the admitted part, and a quick probe adds 0.02: four of five probes are quick even while statements wait for
+ * 50 ms. Beside eight attacks by a tenant each, other requests had a p99 of 38 to 47 ms, and of 51 and 53 with 0.7 and 0.05.
  */
 const LESS = 0.5;
 const MORE = 0.02;
@@ -29,17 +29,17 @@ export class Congestion {
   #admitted = 1;
   #delayMs = 0;
 
-  /** The part of the slots that long work, and tenants that have had most, may use, from 0 to 1. */
+  /** The part of the slots that long work, and tenants that have used the most time, may use, from 0 to 1. */
   get admitted(): number {
     return this.#admitted;
   }
 
-  /** What a statement takes longer now than on a quiet server: the most that a late probe did, which is forgotten in a second. */
+  /** How much longer a statement takes now than on a quiet server: the longest recent probe delay, forgotten within a second. */
   get delayMs(): number {
     return this.#delayMs;
   }
 
-  /** Takes the time of a probe. */
+  /** Notes the time of a probe. */
   observe(probeMs: number): void {
     this.#quickestMs = Math.min(this.#quickestMs * FORGET, probeMs);
     const lateMs = probeMs - this.#quickestMs;
@@ -50,8 +50,8 @@ export class Congestion {
 }
 
 /**
- * Probes while several tenants are active or these pools run long work, also when one call alone is admitted, so that more are
- * again; returns a function that ends it.
+ * Probes while several tenants are active or these pools run long work. It also probes when only one call is admitted, so that more
+ * can be admitted again. Returns a function that ends it.
  */
 export function probe(control: Pool, congestion: Congestion, pools: readonly Pool[]): () => void {
   const isNeeded = (): boolean => areSeveralActive() || pools.some(({ longRunning }) => longRunning > 0);

@@ -33,9 +33,9 @@ export interface ConnectionOptions {
 type Rows = postgres.Row[];
 type Running = Promise<unknown> & { reject(error: unknown): void; prepare?: boolean; prepared?: boolean };
 export interface RunOptions {
-  /** Of the bytes received. */
+  /** The budget of the bytes received. */
   budget?: ByteBudget | undefined;
-  /** By default, `by values`. */
+  /** How the statement is planned; `by values` by default. */
   plans?: Plans;
 }
 
@@ -47,7 +47,7 @@ export interface Batch {
   bytes: number;
 }
 
-/** A longer statement is one of many terms that hardly comes again; keeping thousands of them took gigabytes. */
+/** A longer statement has many terms and hardly ever comes again; keeping thousands of them prepared took gigabytes. */
 const KEPT_TEXT_MAX = 8_192;
 
 /**
@@ -59,7 +59,7 @@ const OPENING = `select pg_backend_pid() as pid, (select set_config(name, 'lz4',
 
 type Target = { path?: string | false; host: string[]; port: number[] };
 
-/** A plan made once must also suit the table when it has grown, and any limit: so sequential scans and sorts are off. */
+/** A plan made once must also suit any limit, and the table when it has grown: so sequential scans and sorts are off. */
 const PLAN_ONCE = planning('force_generic_plan', 'off');
 const PLAN_BY_VALUES = planning('default', 'default');
 
@@ -80,14 +80,14 @@ export class Connection {
   /** Since when it is lent, by `performance.now()`; 0 while it is idle. */
   lentAt = 0;
   #current: Running | undefined;
-  /** Of the query in flight: called for what arrives, before it is parsed. */
+  /** For the query in flight: called with the number of bytes that arrive, before they are parsed. */
   #onReceived: ((bytes: number) => void) | undefined;
   #socket: Socket | undefined;
   #reads: PacedReads | undefined;
   #sql: postgres.Sql;
   #onBroken: (connection: Connection) => void;
   readonly #onStatement: StatementObserver | undefined;
-  /** Whether the session plans once; null when it is a session of others too, and stays as it is. */
+  /** Whether the session plans once; null when others share the session, so that it stays as it is. */
   #plansOnce: boolean | null;
   readonly #limitTemporary: ConnectionOptions['limitTemporary'] | undefined;
 
@@ -130,7 +130,7 @@ export class Connection {
     const isOnce = plans === 'once';
     if (this.#plansOnce === null || this.#plansOnce === isOnce || this.broken) return;
     this.#plansOnce = isOnce;
-    // If it fails, it is not known how the session plans: it is not used again.
+    // If this fails, the planning mode of the session is unknown, and it is not used again.
     this.#sql.unsafe(isOnce ? PLAN_ONCE : PLAN_BY_VALUES).catch((error: unknown) => this.fail(callerError(error)));
   }
 
@@ -150,9 +150,9 @@ export class Connection {
   }
 
   /**
-   * The rows of a statement without values, undecoded, in batches of about `batchBytes` received bytes. While a batch is
-   * not taken, the socket is not read, so that the server waits and few rows are in memory, however large they are. When the
-   * reader ends early, the rest is received in vain.
+   * The rows of a statement without values, undecoded, in batches of about `batchBytes` received bytes. Until a batch is taken, the
+   * socket is not read (backpressure): the server waits, and few rows are in memory, however large they are. When the reader
+   * ends early, the remaining rows are received and dropped.
    */
   async *batches(text: string, batchBytes: number): AsyncGenerator<Batch> {
     while (this.#current) await Promise.allSettled([this.#current]);

@@ -1,24 +1,24 @@
-// The connections of a pool, and which of them suits a share. A Postgres backend caches the catalog of each tenant that it
-// serves, about half a megabyte with the plans, and a tenant that is new to it costs several milliseconds of CPU. So each
-// share has a home: the slot that its name hashes to, and the next ones for what it runs at once. A connection that has
-// been lent for long is passed over. A connection that knows few tenants, or knows this one, suits too: it costs little. One that has
-// prepared the very statement suits better than the home: elsewhere it takes 3 to 8 ms of CPU, ten times that on a busy machine.
-// Connections that share one session suit everybody. Times are milliseconds.
+// The connections of a pool, and which of them suits a share. A Postgres backend caches the catalog of each tenant that it serves, about
+// half a megabyte with the plans, and a tenant that is new to it costs several milliseconds of CPU. So each share has a home: the slot that
+// its name hashes to, and the following slots for its concurrent calls. A connection that has been lent for long is passed over. A connection
+// that knows few tenants, or knows this tenant, suits too: it costs little. A connection that has prepared the same statement suits
+// better than the home: elsewhere the statement takes 3 to 8 ms of CPU, and ten times that on a busy machine. Connections that share one
+// session suit everybody. Times are milliseconds.
 import type { Work } from '../work.ts';
 import type { Connection } from './connection.ts';
 
-/** A home that has been lent for this long is passed over. After 10 ms, creates of 1,000 tenants spread over all. */
+/** A home that has been lent for this long is passed over. With 10 ms, creates of 1,000 tenants spread over all connections. */
 const LENT_LONG_MS = 25;
-/** Where calls take long, because the machine is busy, so does the wait for a home: it is passed over after so many usual calls. */
+/** On a busy machine calls take long. A home is then passed over only after the time of this many usual calls. */
 const LENT_LONG_CALLS = 4;
-/** The usual time of a call is that of the middle one: with each call it moves by this factor. A few long ones do not move it. */
+/** The usual time of a call is an estimate of the median: each call moves it by this factor, so a few long calls hardly move it. */
 const USUAL_FACTOR = 1.05;
 const USUAL = { leastMs: 1, mostMs: 25 } as const;
-/** How long a call waits for a connection that suits it while others are idle, in times that a home is lent for long. */
+/** How long a call waits for a connection that suits it while others are idle, as a multiple of the time above. */
 const PATIENCE = 2;
-/** A backend that has served fewer tenants suits any: of few tenants, none waits for its home while others are idle. */
+/** A backend that has served fewer tenants suits every tenant: with few tenants, none waits for its home while others are idle. */
 const FEW_TENANTS = 32;
-/** Of work for no tenant: any connection suits it. */
+/** The home of work for no tenant: any connection suits it. */
 export const NO_HOME = -1;
 
 /** What a call prefers: the slot that its share's name hashes to, and connections that know its statement or its tenant. */
@@ -27,18 +27,18 @@ export interface Wish {
   tenantId: string | null;
   /** The call's only statement; undefined for several. */
   text?: string | undefined;
-  /** The only connection that will do: it has a cursor of the call's. */
+  /** The only connection that can be used, because it has the call's cursor. */
   only?: Connection;
 }
 
 export class Connections {
-  /** By slot; those from `homes` on are the home of no tenant, only of operators. */
+  /** By slot. The slots from `homes` on are the home of no tenant; operators use them. */
   readonly #slots: (Connection | undefined)[];
   readonly #idle: Connection[] = [];
   #size = 0;
   #usualMs: number = USUAL.leastMs;
 
-  /** `homes` slots are homes; without homes, all connections suit everybody. */
+  /** The first `homes` slots are homes; without homes, all connections suit everybody. */
   constructor(
     private readonly homes: number,
     slots: number,
@@ -99,7 +99,7 @@ export class Connections {
     this.#idle.push(connection);
   }
 
-  /** From when on a connection counts as lent for long. */
+  /** The time after which a connection counts as lent for long. */
   get #lentLongMs(): number {
     return Math.max(LENT_LONG_MS, LENT_LONG_CALLS * this.#usualMs);
   }
@@ -109,7 +109,7 @@ export class Connections {
     return PATIENCE * this.#lentLongMs;
   }
 
-  /** An idle connection that suits a tenant with this home, which already has `held` connections. */
+  /** An idle connection that suits a tenant with this home, which already holds `held` connections. */
   suited({ home, tenantId, text, only }: Wish, held: number, now: number): Connection | undefined {
     if (only !== undefined) return this.#idle.find((connection) => connection === only);
     if (home === NO_HOME) return this.#idle.at(-1);
@@ -137,7 +137,7 @@ export class Connections {
     return connection;
   }
 
-  /** The idle connection that comes next after the home, so that a share keeps to few. */
+  /** The next idle connection after the home, so that a share keeps to few connections. */
   #nextIdle(home: number): Connection {
     for (let i = 0; i < this.homes; i++) {
       const connection = this.#slots[(home + i) % this.homes];

@@ -1,7 +1,7 @@
-// A connection lent to a call. Each statement has a deadline of its own, and a transaction one for all of it. A call whose
-// client has gone, or whose transaction is past its deadline, is stopped: its running statement is cancelled on the
-// server, and no further one starts. So is one that gives up its turn, to be run again later. The connection is not used
-// again before a cancellation has settled, so that it cannot hit a later statement. Times are milliseconds.
+// A connection lent to a call. Each statement has its own deadline, and a transaction has one for all its statements. A call is stopped when
+// its client has disconnected, when its transaction is past its deadline, or when it gives up its turn, to be run again later: its
+// running statement is cancelled on the server, and no further one starts. The connection is not used again before a cancellation has
+// settled, so that it cannot hit a later statement. Times are milliseconds.
 // Contract: neighbours#fair-shares.
 import { clientGone, ServiceError, unavailable } from '../../errors.ts';
 import { isGone, type Work } from '../work.ts';
@@ -10,7 +10,7 @@ import type { Batch, Connection, RunOptions } from './connection.ts';
 /** Rows as the driver returns them. */
 type Rows = Awaited<ReturnType<Connection['run']>>;
 
-/** The call has given up its turn to others, and nothing of it is done: it is to be run again. */
+/** The call has given up its turn to others and has changed nothing: it must be run again. */
 export class TurnYielded extends ServiceError {
   constructor() {
     super('SERVICE_UNAVAILABLE', 'the call has to wait for others');
@@ -23,7 +23,7 @@ export class Lease {
   #endsAt = Number.POSITIVE_INFINITY;
   #isInTransaction = false;
   #isCommitting = false;
-  /** The reader has left before the end of the rows. */
+  /** The reader stopped before the end of the rows. */
   #isLeft = false;
   #stopped: 'gone' | 'late' | 'yielded' | undefined;
   #cancelling: Promise<void> | undefined;
@@ -96,12 +96,12 @@ export class Lease {
     this.connection.deadlineAt = Date.now() + this.timeoutMs;
   }
 
-  /** The whole transaction must end within this time. */
+  /** Sets the time within which the whole transaction must end. */
   limitTransaction(ms: number): void {
     this.#endsAt = Date.now() + ms;
   }
 
-  /** Commits; from here on nothing stops the call. */
+  /** Commits; from here on, nothing stops the call. */
   async commit(): Promise<void> {
     if (this.#mustStop()) await this.#stop();
     this.#isCommitting = true;
@@ -126,7 +126,7 @@ export class Lease {
     return this.#cancelling;
   }
 
-  /** Stops the call when its client has gone or its transaction is late. `cancel` cancels the running statement. */
+  /** Stops the call when its client has disconnected or its transaction is late. `cancel` cancels the running statement. */
   watch(now: number, cancel: (pid: number) => Promise<void>): void {
     if (this.#stopped !== undefined || this.#isCommitting) return;
     if (this.#isLeft || isGone(this.work)) this.#stopped = 'gone';
@@ -135,7 +135,7 @@ export class Lease {
     if (this.connection.isBusy) this.#cancelling = cancel(this.connection.pid);
   }
 
-  /** Cancels the only statement of the call, which has had its turn for now. */
+  /** Cancels the call's only statement, so that the call gives up its turn. */
   yieldTurn(cancel: (pid: number) => Promise<void>): void {
     if (this.#stopped !== undefined || !this.connection.isBusy) return;
     this.#stopped = 'yielded';

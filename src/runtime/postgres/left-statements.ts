@@ -1,5 +1,5 @@
-// Statements that can be left to the server: it completes them, and ends the session, when their caller has gone on. The
-// server reads what a client sends after a statement only when that has ended, also the end of the session.
+// Statements that can be left to the server. When their caller moves on, the server completes them and ends the session: it reads what a
+// client sends after a statement, such as the end of the session, only once that statement has ended.
 // Failures: those of the statement, until it is left. Times are milliseconds.
 import { setTimeout as delay } from 'node:timers/promises';
 import { compile, type Sql } from '../sql.ts';
@@ -8,7 +8,7 @@ import { bindValues } from './values.ts';
 
 const POLL_MS = 100;
 
-/** Runs a statement until it has ended, or `mayBeLeft` says so of its server process. */
+/** Runs a statement until it has ended, or until `mayBeLeft` says that its server process may be left alone with it. */
 export async function runUntil(pool: Pool, query: Sql, mayBeLeft: (pid: number) => Promise<boolean>): Promise<void> {
   const { text, parameters } = compile(query);
   bindValues(parameters);

@@ -1,18 +1,18 @@
-// Which calls of a share run long, learnt from those that have ended: statements by their text, transactions all together.
-// What is known to be long waits in a queue of its own, so that it neither holds up the quick calls of its share nor passes for
-// one of them. Only what has been long is remembered, by its mean time, so that this costs nothing while there is nothing.
+// Learns which calls of a share run long from calls that have ended: statements by their text, all transactions together. Calls that are
+// known to be long wait in a queue of their own. So they do not hold up the quick calls of their share, and do not pass for quick calls.
+// Only calls that have been long are remembered, by their mean time, so this costs nothing while there are none.
 // Times are milliseconds. Contract: neighbours#fair-shares.
 import { LONG_MS } from '../fair-share.ts';
 import { sha256 } from '../tokens.ts';
 
-/** How many of the last calls the mean is about: a quick one counts for more, and a slow one for so much time at most. */
+/** Over how many of the last calls the mean goes. A quick call has more weight, and a slow call counts for a limited time. */
 const AVERAGED = { slow: 8, quick: 4 } as const;
 const COUNTED_MAX_MS = 4 * LONG_MS;
-/** Remembered; the one that is known for longest is forgotten first. */
+/** How many are remembered; the one that has been known for longest is forgotten first. */
 const KEPT = 1_000;
-/** One that has become quicker than this is forgotten. */
+/** A statement whose mean has become less than this is forgotten. */
 const QUICK_MS = LONG_MS / 4;
-/** The mean after the first long one: a quick statement that was slow once or twice is not long. */
+/** The mean after the first long call: a quick statement that was slow once or twice is not long. */
 const FIRST_MS = LONG_MS / 2;
 /** The time of a statement that was cancelled because it ran long. The statement then counts as long at once. */
 export const YIELDED = Number.POSITIVE_INFINITY;
@@ -25,17 +25,17 @@ export class LongStatements {
   readonly #known = new Map<string, Map<string, number>>();
   #count = 0;
 
-  /** How many are remembered. */
+  /** How many means are remembered. */
   get size(): number {
     return this.#count;
   }
 
-  /** Whether the share's calls of this statement are long; without a text, its transactions. */
+  /** Whether the share's calls of this statement run long; without a text, whether its transactions do. */
   isLong(share: string, text: string = TRANSACTION): boolean {
     return this.#count > 0 && (this.#known.get(nameOf(text))?.get(share) ?? 0) >= LONG_MS;
   }
 
-  /** Notes how long one has taken. */
+  /** Notes how long a call took. */
   ended(share: string, text: string = TRANSACTION, ms = 0): void {
     if (this.#count === 0 && ms < LONG_MS) return;
     const name = nameOf(text);

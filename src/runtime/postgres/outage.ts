@@ -1,5 +1,5 @@
-// Whether a pool's database answers, as its attempts to connect tell. Calls wait through the first two seconds of an outage, and
-// are rejected at once after that, but when the next attempt is due. Times are epoch milliseconds.
+// Whether the database of a pool can be reached, as its attempts to connect show. Calls wait through the first two seconds of an outage.
+// After that they are rejected at once, except when the next attempt is due. Times are epoch milliseconds.
 // Contract: decisions#operations.
 import { unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
@@ -28,12 +28,12 @@ export class Outage {
     return this.isOn && now < this.#retryAt;
   }
 
-  /** Whether calls are to be rejected rather than to wait for the next attempt. */
+  /** Whether calls must be rejected instead of waiting for the next attempt. */
   isRejecting(now: number): boolean {
     return now - this.#since > TOLERANCE_MS && this.isTooEarly(now);
   }
 
-  /** An attempt has failed; whether the calls that wait are to be rejected. */
+  /** Notes a failed attempt; returns whether the waiting calls must be rejected. */
   failed(error: unknown): boolean {
     const now = Date.now();
     if (!this.isOn) {
@@ -45,7 +45,7 @@ export class Outage {
     return isDenied(error) || now - this.#since > TOLERANCE_MS;
   }
 
-  /** An attempt has succeeded. */
+  /** Notes a successful attempt. */
   ended(): void {
     if (this.isOn) this.log.info('the database is available again', { pool: this.pool });
     this.#since = 0;

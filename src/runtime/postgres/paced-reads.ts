@@ -1,19 +1,19 @@
-// What a socket receives, handed to the driver in parts: it parses all rows of what it is handed in one go, and a socket
-// may receive half a megabyte at once, whose parsing takes up to 100 ms. Between two parts the event loop serves others,
-// and meanwhile the socket is not read. Small chunks are handed on as they arrive.
+// Hands the data that a socket receives to the driver in parts. The driver parses all rows of one chunk in one go; a socket may receive half
+// a megabyte at once, and parsing that takes up to 100 ms. Between two parts the event loop serves others, and the socket is not read
+// (backpressure). Small chunks are handed on as they arrive.
 // With TLS the driver reads the encrypted socket itself, in parts of 16 KiB at most.
 // Contract: neighbours#fair-shares.
 import type { Socket } from 'node:net';
 import { giveWay } from '../event-loop.ts';
 
-/** Bytes of a part, and of a chunk that does not wait for a turn. */
+/** Bytes of a part, and the most bytes of a chunk that does not wait for a turn. */
 const PART_BYTES = 65_536;
 const SMALL_BYTES = 16_384;
 
 type Listener = (part: Uint8Array) => void;
 
 export class PacedReads {
-  /** Whose turns the parts take. */
+  /** The share whose turns the parts take. */
   share = 'service';
   readonly #chunks: Uint8Array[] = [];
   #listener: Listener = () => undefined;

@@ -1,4 +1,4 @@
-// What a pool of connections is made with, what it keeps of a waiting call, and what it says of itself.
+// The options of a pool of connections, what it stores for a waiting call, and the statistics that it reports.
 // Times are milliseconds.
 // Contract: neighbours#fair-shares.
 import type { Waiter } from '../concurrency.ts';
@@ -10,15 +10,15 @@ import type { Wish } from './connections.ts';
 
 export interface PoolOptions extends ConnectionOptions {
   name: string;
-  /** Connections besides the one for operators' calls. A share has at most half of them. */
+  /** Connections, not counting the one for operators' calls. A share holds at most half of them. */
   max: number;
   /** A call's deadline, including the wait for a connection; a running statement gets at least 900 ms. */
   timeoutMs: number;
-  /** Calls of one share that may wait. */
+  /** How many calls of one share may wait. */
   shareWaitingMax: number;
-  /** Cancels what runs on the connection with this server process; settles when that can hit no later statement. */
+  /** Cancels the statement of this server process; settles once the cancellation can no longer hit a later statement. */
   cancel(pid: number): Promise<void>;
-  /** The limits that hold in all pools together that have them. */
+  /** Limits that several pools share, and that hold for all of them together. */
   long?: Required<Pick<LongLimits, 'admitted' | 'delayMs' | 'throttle' | 'work'>>;
   /** Counts the time of statements that ran for a tenant. */
   onStatements(tenantId: string, ms: number): void;
@@ -36,14 +36,14 @@ export interface Statement {
 export interface PoolWaiter extends Waiter {
   /** The connection that suits it best. */
   readonly wish: Wish;
-  /** What it runs; undefined for several statements. */
+  /** The statement that it runs; undefined for several statements. */
   readonly statement: Statement | undefined;
   /** Set when it is the call's turn. */
   connection: Connection | undefined;
   resolve(connection: Connection): void;
 }
 
-/** Connections open, those in use, and calls waiting for one. */
+/** Open connections, connections in use, and calls that wait for one. */
 export interface PoolStats {
   size: number;
   inUse: number;

@@ -1,7 +1,7 @@
-// A pool of connections, lent to calls in the order of a fair queue, with a deadline. Broken connections are replaced on
-// demand. While the database is down, one connection attempt is made every 250 ms; calls wait
-// through the first two seconds of an outage and are then rejected at once until an attempt succeeds.
-// All times are milliseconds. Why not the driver's pool: see connection.ts. Contract: neighbours#fair-shares.
+// A pool of connections. Calls borrow them in the order of a fair queue, with a deadline. Broken connections are replaced on demand. While the
+// database is down, one connection attempt is made every 250 ms; calls wait through the first two seconds of an outage and are
+// then rejected at once until an attempt succeeds. connection.ts says why the driver's own pool is not used.
+// All times are milliseconds. Contract: neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import { clientGone, unavailable } from '../../errors.ts';
 import { expireWaiting, Semaphore, WATCH_MS } from '../concurrency.ts';
@@ -20,16 +20,16 @@ import { tooMany } from './turns.ts';
 const OPERATOR_CONNECTIONS = 1;
 const TICK_MS = WATCH_MS;
 const MIN_RUN_MS = 900;
-/** How often a call that waits for a connection that suits it looks again. */
+/** How often a call that waits for a suitable connection looks again. */
 const RECHECK_MS = 10;
-/** Other shares' calls go first on a connection that suits them, unless they have had so much more time. */
+/** On an idle connection, a call that it does not suit is put back behind the calls that it suits, by this much used time. */
 const UNSUITED_MS = 50;
 
 export class Pool {
   readonly #options: PoolOptions;
   readonly #connections: Connections;
   readonly #queue: FairQueue<PoolWaiter>;
-  /** Where strangers wait their turn, by network or by the tenant that they name, before they wait as one share. */
+  /** Strangers wait here first, in turn by network or by the tenant that they name, before all of them wait as one share. */
   readonly #strangers: Semaphore;
   readonly #leases = new Map<Lease, Ticket<PoolWaiter>>();
   readonly #long = new LongStatements();
@@ -59,8 +59,8 @@ export class Pool {
   }
 
   /**
-   * Lends a connection to `call`, which runs the statement, or several. Rejects with 503 when none becomes free in time, and with
-   * `TurnYielded` when a statement that may yield has done so.
+   * Lends a connection to `call`, which runs `statement`, or several statements. Rejects with 503 when no connection becomes free in
+   * time, and with `TurnYielded` when a statement that may yield has given up its turn.
    */
   async lease<T>(call: (lease: Lease) => Promise<T>, statement?: Statement): Promise<T> {
     const work = currentWork();
@@ -74,7 +74,7 @@ export class Pool {
     }
   }
 
-  /** Lends a connection that has been lent before, to a tenant's call or one of the service; rejects with 503 once it is broken. */
+  /** Lends this same connection again, to a call of a tenant or of the service; rejects with 503 once it is broken. */
   async leaseAgain<T>(only: Connection, call: (lease: Lease) => Promise<T>): Promise<T> {
     const work = currentWork();
     return this.#lease(work, { ...this.#connections.wishOf(work), home: NO_HOME, only }, call);
@@ -100,14 +100,14 @@ export class Pool {
     }
   }
 
-  /** The calls that wait, the longest waiting first: for how long, and the only connection that will do, if one. */
+  /** The waiting calls, the longest wait first: how long each has waited, and the only connection that it can use, if any. */
   waiting(): { ms: number; only: Connection | undefined }[] {
     const now = Date.now();
     const waiting = [...this.#queue.waiting()].map(({ item }) => ({ ms: now - item.enteredAt, only: item.wish.only }));
     return waiting.sort((a, b) => b.ms - a.ms);
   }
 
-  /** Calls that have held a connection for long. */
+  /** Long calls that hold a connection. */
   get longRunning(): number {
     return this.#queue.longRunning;
   }
@@ -128,7 +128,7 @@ export class Pool {
     for (const connection of [...this.#connections]) connection.fail(unavailable('the service is stopping'));
   }
 
-  /** Queues a call, and starts what may start. */
+  /** Queues a call, and starts the calls that may start. */
   #enter(waiter: PoolWaiter): Ticket<PoolWaiter> {
     const now = waiter.enteredAt;
     if (this.#closed) throw unavailable('the service is stopping');
@@ -147,7 +147,7 @@ export class Pool {
     return ticket;
   }
 
-  /** Gives idle connections to the calls whose turn it is; a call waits a little for one that suits it. */
+  /** Gives idle connections to the calls whose turn it is. A call waits a little for a connection that suits it. */
   #dispatch(): void {
     const connections = this.#connections;
     if (connections.idle === 0 || this.#queue.length === 0) return;
@@ -284,7 +284,7 @@ export class Pool {
       this.#queue.charge(ticket, heldMs);
       lease.watch(now, this.#options.cancel);
     }
-    // Without processes of their own, connections have nothing that could be cancelled.
+    // Connections without a server process of their own have nothing that could be cancelled.
     const yielding = this.#options.hasProcess ? tooMany(this.#leases, this.#queue, watchedAt) : [];
     for (const lease of yielding) lease.yieldTurn(this.#options.cancel);
     expireWaiting(this.#queue, now, 'no database connection became free in time');

@@ -1,12 +1,12 @@
-// Reads outside a transaction that begin again: a large one that has to wait for a place does so without a connection, and a
-// long one gives up its turn, once, when its tenant runs more than is admitted beside others.
+// Runs reads outside a transaction again from the start. A large read that has to wait for a place waits without a connection. A long read
+// gives up its turn, once, when its tenant runs more of them than is admitted while others are active.
 // Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import type { ByteBudget } from '../byte-budget.ts';
 import { PlaceNeeded, waitForPlace } from '../large-calls.ts';
 import type { Queries, Sql } from '../sql.ts';
 import { TurnYielded } from './lease.ts';
 
-/** `yielding` runs what may give up its turn, `steady` what may not. */
+/** `yielding` runs reads that may give up their turn, `steady` reads that may not. */
 export function repeatable(yielding: Queries, steady: Queries): Queries {
   const rows = async <T>(query: Sql, budget?: ByteBudget): Promise<T[]> => {
     const taken = budget?.taken ?? 0;

@@ -1,13 +1,13 @@
-// The connection that a stream reads from. While the stream's reader is slow, other calls may have it: the stream's cursor
-// stays in its session, and the stream waits for this very connection when it goes on. Times are milliseconds.
-// Failures: 503 when the connection breaks, also while others have it.
+// The connection that a stream reads from. While the stream's reader is slow, other calls may use it. The stream's cursor stays in the
+// session of the connection, so the stream waits for this same connection when it continues. Times are milliseconds.
+// Failures: 503 when the connection breaks, even while others use it.
 // Contract: neighbours#fair-shares.
 import { asPartOf, currentWork, detached } from '../work.ts';
 import type { Batch, Connection } from './connection.ts';
 import type { Lease } from './lease.ts';
 import type { Pool } from './pool.ts';
 
-/** A call has waited for a connection for this time: a stream that has had its own for as long lends it, after a fetch. */
+/** When a call has waited this long for a connection, a stream that has held its own for as long lends it after a fetch. */
 export const WAITED_LONG_MS = 1_000;
 
 interface Held {
@@ -15,9 +15,9 @@ interface Held {
   end: () => Promise<void>;
 }
 
-/** What the reader of a fetch's rows has taken since the fetch began. */
+/** What the reader has taken of a fetch's rows since the fetch began. */
 interface Reading {
-  /** When it got its last rows; 0 while it waits for some. */
+  /** When the reader got its last rows; 0 while it waits for more. */
   since: number;
   readonly startedAt: number;
   bytes: number;
@@ -48,12 +48,12 @@ export class StreamPlace {
     return new StreamPlace(pool, await hold((call) => pool.lease(call)), close);
   }
 
-  /** The stream's cursor outlives the lease. Operators' streams keep their connection: their calls take the first that is idle. */
+  /** The stream's cursor outlives the lease. Operators' streams keep their connection: operators' calls take the first idle one. */
   allowLending(): void {
     this.#isLendable = !this.#work.isOperator;
   }
 
-  /** The lease of the connection; waits while others have it. */
+  /** The lease of the connection; waits while others use it. */
   async lease(): Promise<Lease> {
     await this.#lent;
     this.#held ??= await asPartOf(this.#work, () => hold((call) => this.pool.leaseAgain(this.connection, call)));
@@ -76,7 +76,7 @@ export class StreamPlace {
     this.#reading = undefined;
   }
 
-  /** Whether others have waited long for the connection, which the stream has had for long. */
+  /** Whether the stream has held the connection for long, and others have waited for it for long. */
   #isDue(): boolean {
     if (!this.#isLendable || this.#held === undefined) return false;
     const heldMs = performance.now() - this.#held.lease.startedAt;
@@ -85,20 +85,20 @@ export class StreamPlace {
     );
   }
 
-  /** Whether the call that waits could have the connection. */
+  /** Whether the waiting call could use the connection. */
   suits({ only }: { only: Connection | undefined }): boolean {
     return only === undefined || only === this.connection;
   }
 
-  /** For how long the reader has had rows without asking for more, while the connection could be lent; else 0. */
+  /** How long ago the reader got rows without asking for more, while the connection could be lent; else 0. */
   idleMs(now: number): number {
     const since = this.#reading?.since ?? 0;
     return since > 0 && this.#held !== undefined && this.#isFree ? now - since : 0;
   }
 
   /**
-   * Bytes per second that the reader has had of a fetch, while the connection cannot be lent because its rows wait for the reader;
-   * undefined for operators, who go before tenants.
+   * How many bytes of a fetch the reader takes per second, while the connection cannot be lent because rows wait for the reader. Undefined
+   * for operators, who go before tenants.
    */
   pace(now: number): number | undefined {
     const { since = 0, startedAt = 0, bytes = 0 } = this.#reading ?? {};

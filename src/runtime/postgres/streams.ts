@@ -1,7 +1,7 @@
-// Streams of rows: a query's rows in batches, from one snapshot. The reader sets the pace, and must not hold up others: a
-// connection whose reader is slow is lent to calls that wait, and taken back for the next rows. Times are milliseconds.
-// Failures: those of the query, before the first batch and after it; 429 when rows that cannot wait on the server are read too
-// slowly while others wait for the connection.
+// Streams of rows: a query's rows in batches, from one snapshot. The reader sets the pace, but must not hold up others: the connection of a
+// slow reader is lent to waiting calls, and taken back for the next rows. Times are milliseconds.
+// Failures: those of the query, before the first batch and after it; 429 when rows that cannot wait on the server are read too slowly
+// while others wait for the connection.
 // Contract: decisions#export, neighbours#fair-shares.
 import postgres from 'postgres';
 
@@ -15,21 +15,21 @@ import type { Pool } from './pool.ts';
 import { StreamPlace, WAITED_LONG_MS } from './stream-place.ts';
 import { bindValues } from './values.ts';
 
-/** Names of cursors are of this process alone: connections to the embedded database share one session, also those of others. */
+/** Cursor names are unique to this process: all connections to the embedded database share one session, even those of other processes. */
 const NAMES = `rows_${newId().replaceAll('-', '')}`;
 let cursors = 0;
 
-/** Bytes of a stream's rows that are in memory at once, about: more than one record has. */
+/** About how many bytes of a stream's rows are in memory at once: more than one record has. */
 const STREAM_BATCH_BYTES = 2_097_152;
-/** Bytes that a fetch is to have: few enough that its rows seldom fill a batch before their end, when the connection cannot be lent. */
+/** Target bytes of a fetch. Few, so that a fetch seldom fills a batch before its end: meanwhile the connection cannot be lent. */
 const FETCH_BYTES = 524_288;
-/** Each fetch is for as many rows as have about these bytes, judged by the one before it, and for at most so many times its rows. */
+/** A fetch asks for the rows that have about these bytes, judged by the previous fetch, and for at most this many times its rows. */
 const FETCH_GROWTH = 4;
 
 const TURN_MS = 100;
 /** A reader that has asked for nothing for this time is slow. */
 const SLOW_MS = 250;
-/** Streams of a process. Each holds a batch of rows here and a file on the server, also while its connection is lent. */
+/** Streams of a process. Each holds a batch of rows here and a file on the server, even while its connection is lent. */
 const STREAMS_MAX = 64;
 /** Bytes per second that a reader must take while others wait for a connection that cannot be lent. */
 const LEAST_PACE = 524_288;
@@ -41,9 +41,9 @@ export class Streams {
   constructor(readonly pool: Pool) {}
 
   /**
-   * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
-   * slow. An open one would hold back vacuum and, on the embedded database, block every other connection. Only a result that takes
-   * more disk than a statement may is read in a transaction, which writes none of it to disk.
+   * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is slow. An open
+   * transaction would hold back vacuum and, on the embedded database, block every other connection. Only a result that needs more
+   * disk than a statement may use is read in a transaction, which writes none of it to disk.
    */
   async *rows(query: Sql, batchRows: number): AsyncGenerator<RawRow[]> {
     const { text, parameters } = compile(query);
@@ -90,7 +90,7 @@ export class Streams {
     this.#clock = undefined;
   }
 
-  /** Lends connections to the calls that wait, those of the slowest readers first; if none can be lent, one reader is cut. */
+  /** Lends connections to waiting calls, starting with the slowest readers; if no connection can be lent, one reader is cut. */
   #serveWaiting(): void {
     const waiting = this.pool.waiting();
     if (waiting.length === 0) return;
@@ -122,8 +122,8 @@ export class Streams {
 }
 
 /**
- * Declares the cursor; whether it is held. In a transaction the rows come by index where one has them in their order, since
- * sorting them may be what takes the disk.
+ * Declares the cursor; returns whether it is held. In a transaction the rows come by index where an index has their order, since
+ * sorting may be what needs the disk.
  */
 async function declare(lease: Lease, cursor: string, text: string, parameters: unknown[]): Promise<boolean> {
   const declaration = (hold: string): string => `declare ${cursor} no scroll cursor ${hold} for ${text}`;

@@ -1,13 +1,13 @@
-// The space on disk that the statements of a session take to sort and group. Long texts are stored compressed and sorted as they
-// are: grouping the 600 records of a tenant, of 10 MB, took 1.6 GB, and a full disk stops every tenant. Only some users may set the
-// limit: without the privilege, it is that of the server.
+// The disk space that the statements of a session use to sort and group. Long texts are stored compressed but sorted uncompressed: grouping
+// the 600 records of a tenant, of 10 MB, took 1.6 GB, and a full disk stops every tenant. Only some users may set the limit; without the
+// privilege, the limit of the server applies.
 // Contract: neighbours#byte-budgets.
 import type { Log } from '../log.ts';
 import { lacksPrivilege } from './failures.ts';
 
 type Run = (text: string, parameters: unknown[]) => Promise<unknown>;
 
-/** More than sorting ten million records by a number takes. */
+/** More than it takes to sort ten million records by a number. */
 const USUAL_MB = 2_048;
 
 const UNLIMITED =

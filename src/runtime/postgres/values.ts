@@ -22,7 +22,7 @@ function isoTimestampSlow(text: string): string {
   return Number.isNaN(time.getTime()) ? text : time.toISOString();
 }
 
-/** Parses a Postgres array literal, also nested, with `parse` for each item except null. */
+/** Parses a Postgres array literal, which may be nested, with `parse` for each item except null. */
 export function parseArray(text: string, parse: (item: string) => unknown): unknown[] {
   let at = text.indexOf('{') + 1;
   const quoted = (): string => {
