@@ -4,7 +4,7 @@
 import { type Static, Type } from '@sinclair/typebox';
 import { nullable, pageSchema, Timestamp, Uuid } from '../http/schemas.ts';
 
-/** Values of a record of the demo tenant's companies. */
+/** Example values of a record: a company of the demo tenant. */
 export const EXAMPLE_VALUES = { title: 'Nordlicht', country: 'DE', employees: 12 };
 
 const SystemFields = Type.Object(
@@ -37,7 +37,7 @@ const SystemFields = Type.Object(
 export type FlatRecord = Static<typeof SystemFields> & Record<string, unknown>;
 export const RecordSchema = Type.Unsafe<FlatRecord>(SystemFields);
 
-/** Of an event or version whose record has been erased. */
+/** Who erased the record of an event or version, and when. */
 export const ErasedSchema = Type.Object(
   { at: Timestamp, by: nullable(Type.String({ examples: ['01993b1a-55c0-7a6b-b1d2-9e8f7a6b5c4d'] })) },
   { description: 'when the record’s values were erased, and by whom; only where they were' },

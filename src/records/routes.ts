@@ -1,5 +1,5 @@
-// The routes of records: list, read, create, change, delete. How a record was at a moment is read by what is passed in.
-// Bodies contain values by field key; the operations check them against the entity.
+// The routes of records: list, read, create, change, delete. `readAsOf`, which is passed in, reads a record as it was at a
+// moment. Bodies contain values by field key; the operations check them against the entity.
 // Contract: interface#records, decisions#records.
 import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -222,7 +222,7 @@ async function create(
   return outcome === 'created' ? created(...shown(written)) : ok(...shown(written));
 }
 
-/** The record and the headers of its answer. */
+/** The record as the caller sees it, and the headers of the response. */
 function shown({ row, scope }: Written): [FlatRecord, Record<string, string>] {
   return [shape(row, scope.entity, scope.fields), { etag: etagOf(row, scope) }];
 }

@@ -12,7 +12,7 @@ import type { FlatRecord } from './record.ts';
 
 export { RECORD_COLUMNS, type RecordRow } from '../events/event.ts';
 
-/** The columns of a RecordRow whose data is not needed, in a table with the alias `r`. */
+/** The columns of a RecordRow with empty data, for callers that do not need the values; in a table with the alias `r`. */
 export const COLUMNS_WITHOUT_DATA = sql`r.id, r.version, '{}'::jsonb as data, r.created_at, r.updated_at, r.created_by,
   r.updated_by`;
 
@@ -53,15 +53,15 @@ export function shape(
 }
 
 /**
- * The strong validator of a record: its version, which reveals nothing about hidden fields, and which fields are shown if
- * some may be hidden: after a change of the caller's rights, a copy from before is not taken for the current one. What an admin
- * reads as a role has tags of its own, so that it is never taken for what the admin reads.
+ * The strong validator of a record. It contains the record's version, which reveals nothing about hidden fields, and, if some
+ * fields may be hidden, a hash of the visible ones: after a change of the caller's rights, an earlier copy does not count as
+ * current. An admin who reads as a role gets separate tags, so that such a copy never counts as what the admin reads otherwise.
  */
 export function etagOf(row: { version: number }, scope: Shown, { asRole }: Pick<TenantCaller, 'asRole'> = {}): string {
   return `"${row.version}${tagOfFields(scope)}${asRole === undefined ? '' : `:${asRole}`}"`;
 }
 
-/** The entity, and those of its fields that the caller sees. */
+/** The entity, and the fields of it that the caller sees. */
 type Shown = Pick<AccessScope, 'entity' | 'fields'>;
 
 const tagsOfFields = new WeakMap<Shown['fields'], string>();
@@ -70,7 +70,8 @@ function tagOfFields({ entity, fields }: Shown): string {
   if (fields === entity.fields) return '';
   const known = tagsOfFields.get(fields);
   if (known !== undefined) return known;
-  // Of what the caller knows anyway: slots would tell of hidden fields, as would a tag only for those who miss some.
+  // The tag is made of keys, which the caller sees anyway. A tag of slots would give hidden fields away, and so would one that
+  // only restricted callers get.
   const keys = fields.map(({ key }) => key).join();
   const tag = `-${sha256(keys).toString('base64url').slice(0, 8)}`;
   tagsOfFields.set(fields, tag);

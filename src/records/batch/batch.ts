@@ -43,8 +43,8 @@ import {
 import { applyUpserts } from './upsert.ts';
 
 /**
- * Applies the first items of a batch, all of them or none. Resolves to their results, in order: of all items, except that
- * outside a transaction only as many are applied as fit into one statement.
+ * Applies items of a batch, all of them or none: in a transaction every item, otherwise only as many of the first items as fit
+ * into one statement. Resolves to the results of the applied items, in order.
  */
 export async function applyBatch<T>(
   context: WriteContext,
@@ -79,7 +79,10 @@ export async function applyBatch<T>(
   return inStatement(context, change, create);
 }
 
-/** Whether preparing reads nothing that a batch before may change: neither records, for rules and row filters, nor quotas. */
+/**
+ * Whether the batch can be prepared while an earlier one is still being written: preparing must read nothing that the earlier
+ * one may change, neither records (for rules and row filters) nor quotas.
+ */
 function canPrepareAhead(
   { caller, tx }: WriteContext,
   { entity, rowFilter }: AccessScope,
@@ -103,7 +106,7 @@ async function createAll<T>(
   return results;
 }
 
-/** Creates the records of the first items, in one statement, when it is their turn. Resolves to their results. */
+/** Creates the records of the first items in one statement, once `turn` resolves. Resolves to their results. */
 async function createSome<T>(
   writing: Writing,
   scope: AccessScope,

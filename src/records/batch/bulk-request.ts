@@ -78,7 +78,7 @@ export const BulkSchema = Type.Object({
 });
 export type BulkResponse = Static<typeof BulkSchema>;
 
-/** An operation of a request. The id of a creation or an upsert is '', and `by` of anything but an upsert. */
+/** An operation of a request. `id` is '' for a creation or an upsert; `by` is only for upserts. */
 export interface Operation extends BatchItem {
   op: OperationKind;
   by: string;
@@ -86,7 +86,7 @@ export interface Operation extends BatchItem {
   fault?: ServiceError;
 }
 
-/** The operations and whether they are all or nothing. 400 with every problem of the request. */
+/** The operations, and whether the request is all or nothing. 400 with every problem of the request. */
 export function readBulk(body: BulkRequest): { operations: Operation[]; isAtomic: boolean } {
   const isAtomic = body.atomic !== false;
   const faults = new Map<number, Problem[]>();

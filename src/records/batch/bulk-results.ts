@@ -14,12 +14,12 @@ import type { OperationKind, ToResult } from './items.ts';
 
 const { bytesMax, largeFrom } = LIMITS.response;
 const ENVELOPE_BYTES = 200;
-/** Of a failed operation whose error is shortened to fit. */
+/** How much of an error is kept when a failed operation's result would not fit. */
 const SHORT_ERROR = { characters: 100, bytes: 500 };
-/** Bytes of a large response that are handed over at once, about. */
+/** Approximate bytes of a large response that are handed over at once. */
 const PIECE = 131_072;
 
-/** A result as JSON: a long one in UTF-8, which takes half the memory of most texts. */
+/** A result as JSON. Long results are kept in UTF-8, which takes half the memory of most texts. */
 interface Written {
   json: string | Buffer;
   bytes: number;
@@ -30,7 +30,7 @@ export class BulkResults {
   readonly #results = new Map<number, Written>();
   #bytes: number;
 
-  /** `failing`: operations that may fail without failing the request. */
+  /** `failing`: how many operations may fail without failing the request. */
   constructor(failing = 0) {
     this.#bytes = ENVELOPE_BYTES + failing * SHORT_ERROR.bytes;
   }
@@ -54,7 +54,7 @@ export class BulkResults {
     this.#results.set(index, { ...written({ ...result, error: { code: error.ecode, message } }), bytes: 0 });
   }
 
-  /** 200 with the results in the order of the operations. They are gone afterwards. */
+  /** 200 with the results in the order of the operations. Afterwards the results are released. */
   async response(): Promise<Envelope<BulkResponse>> {
     const results = [...this.#results].sort(([a], [b]) => a - b).map(([, result]) => result);
     this.#results.clear();
@@ -66,7 +66,7 @@ export class BulkResults {
     return okBytes(await inPieces(results, end));
   }
 
-  /** False when the result does not fit. */
+  /** Adds a result. Returns false when it does not fit. */
   #add(result: BulkResult): boolean {
     this.#remove(result.index);
     const added = written(result);
@@ -84,7 +84,7 @@ export class BulkResults {
 }
 
 const BEGINNING = `${ENVELOPE.beginning}{"results":[`;
-/** From so many characters on, a result is kept in UTF-8. */
+/** Results of at least this many characters are kept in UTF-8. */
 const LONG = 4_096;
 
 /** The result and the comma after it. */
@@ -95,7 +95,7 @@ function written(result: BulkResult): Written {
   return { json, bytes: bytes + 1, success: result.success };
 }
 
-/** Short results together, each long one by itself. */
+/** Joins short results into one piece; each long result is a piece of its own. */
 async function inPieces(results: readonly Written[], end: string): Promise<Buffer[]> {
   const pieces: Buffer[] = [];
   let text = BEGINNING;

@@ -1,6 +1,6 @@
-// Up to 1,000 creations, changes and deletions in one request: all or nothing, or each by itself. Consecutive
-// operations of one kind are one batch. Failures: an atomic request is a 400 that names each operation that fails, a 412
-// when each lost a race.
+// Up to 1,000 creations, changes and deletions in one request: all or nothing, or each by itself. Consecutive operations of one
+// kind form a batch.
+// Failures: an atomic request fails with a 400 that names each failing operation, or a 412 when all of them lost a race.
 // Contract: decisions#bulk.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
@@ -34,8 +34,8 @@ import {
 import { requireUniqueField } from './keys.ts';
 
 /**
- * 403 when the caller may do none of the operations, whether or not the entity exists; 404 for an unknown entity. An upsert
- * by a field that is not unique is faulty: 400 for a request that is all or nothing.
+ * 403 when the caller may do none of the operations, whether or not the entity exists; 404 for an unknown entity. An upsert by
+ * a field that is not unique is an invalid operation: 400 for a request that is all or nothing.
  */
 export async function admitBulk(
   app: App,
@@ -122,7 +122,7 @@ export async function bulkAtomic<T>(
   throw conflict('concurrent modification; try again');
 }
 
-/** Records of the largest size: as many as can be read together. */
+/** How many records of the largest size can be read together. */
 const LARGE_BATCH = 3;
 
 /** A batch failed, and the error names no operation. */
@@ -163,7 +163,7 @@ function requireFewDeliveries(
   operations: readonly Operation[],
 ): void {
   for (const [op, { length }] of Map.groupBy(operations, ({ op }) => op)) {
-    // Each becomes a creation or an update: the statements refuse them.
+    // Whether an upsert becomes a creation or an update is not known yet: its statement checks the limit.
     if (op === 'upsert') continue;
     publication.requireFewDeliveries({ entity, type: `record.${op}d` }, length);
   }
@@ -188,8 +188,8 @@ async function applyAttributed(
 }
 
 /**
- * The error of an atomic request: `operations.<i>.data.<field>` for a value, `operations.<i>` for anything else. A 412 when
- * all that failed had lost a race, else a 400.
+ * The error of an atomic request: `operations.<i>.data.<field>` for a value, `operations.<i>` for anything else. It is a 412
+ * when every failed operation lost a race, else a 400.
  */
 function rejectedRequest({ byIndex }: RejectedItems): ServiceError {
   const problems: Problem[] = [];
@@ -207,7 +207,9 @@ function rejectedRequest({ byIndex }: RejectedItems): ServiceError {
   });
 }
 
-/** Batches of at most `max` consecutive operations of one kind; a repeated id, or value to upsert by, begins a new batch. */
+/**
+ * Batches of at most `max` consecutive operations of one kind. An id, or a value to upsert by, that repeats begins a new batch.
+ */
 function batchesOf(operations: readonly Operation[], max: number): Batch[] {
   const batches: (BatchKind & { items: Operation[] })[] = [];
   let keys = new Set<string>();

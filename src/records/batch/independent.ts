@@ -1,5 +1,5 @@
-// Batches in which each operation succeeds or fails by itself, for imports and for bulk requests that are not atomic.
-// A batch that fails is repeated without the operations at fault, or in halves while they are unknown.
+// Batches in which each operation succeeds or fails by itself, for imports and for bulk requests that are not atomic. A batch
+// that fails is repeated without the operations at fault; while those are unknown, it is repeated in halves.
 // Contract: decisions#bulk, decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -26,7 +26,7 @@ import {
   type ToResult,
 } from './items.ts';
 
-/** Applies each operation that succeeds, when it is its `turn`. Resolves to the result or error of each, by index. */
+/** Applies the operations that can succeed, each once `turn` resolves. Resolves to the result or error of each, by index. */
 export async function applyIndependently<T>(
   app: App,
   caller: TenantCaller,
@@ -45,7 +45,7 @@ export async function applyIndependently<T>(
       pending.push(part.slice(results.length));
     } catch (error) {
       pending.push(...partsToRetry(kind, part, error, outcomes));
-      // All later ones would have to wait for room too.
+      // A full quota would refuse all later items too.
       if (part.length === 1 && isQuotaExceeded(error) && !isOfCreations(kind, error))
         refuseAll(pending.splice(0), error, outcomes);
     }
@@ -79,7 +79,9 @@ function partsToRetry<T>(
   return [items.slice(half), items.slice(0, half)];
 }
 
-/** Whether a quota refuses what some items create, and not what the others change: a quota of sizes, for upserts. */
+/**
+ * Whether the quota refuses only the creations among the items: the quota of sizes, for upserts, does not refuse their updates.
+ */
 function isOfCreations({ op }: BatchKind, error: unknown): boolean {
   return op === 'upsert' && isQuotaExceeded(error) && error.status === 403;
 }

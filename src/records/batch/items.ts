@@ -1,5 +1,5 @@
-// The items of a batch: preparing each of them, giving way to others in between, and collecting their rejections. Few
-// prepared rows are in memory at once, however much defaults and rules add to the request.
+// The items of a batch: prepares each item, yields to other work in between, and collects the rejections. Few prepared rows are
+// in memory at once, however much defaults and rules add to the request.
 // Contract: decisions#bulk, decisions#import, neighbours#byte-budgets.
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Entity } from '../../entities/field.ts';
@@ -16,18 +16,18 @@ import type { PreparedRow } from '../write/triggers.ts';
 export type OperationKind = 'create' | 'update' | 'delete' | 'upsert';
 
 /**
- * One operation; results and failures carry its `index`. The id is '' for a new record that is given one; a deletion has an
+ * One operation; results and failures carry its `index`. The id is '' for a new record that gets one here; a deletion has an
  * empty body.
  */
 export interface BatchItem {
   index: number;
   id: string;
   body: JsonObject;
-  /** The versions that the record may have; null, or without it, any. */
+  /** The versions that the record may have; null or absent accepts any. */
   versions?: readonly number[] | null;
 }
 
-/** What is done with each item. `by` is the key of the unique field by which an upsert finds its record, or `id`. */
+/** The operation on each item. `by` is the key of the unique field by which an upsert finds its record, or `id`. */
 export type BatchKind = { op: 'create' | 'update' | 'delete' } | { op: 'upsert'; by: string };
 
 export type Batch = BatchKind & {
@@ -40,7 +40,7 @@ export type Outcome = 'created' | 'updated' | 'deleted';
 /** Makes an item's result from its row, before the row is written, or throws to reject the item. */
 export type ToResult<T> = (scope: AccessScope, item: BatchItem, row: RecordRow, outcome: Outcome) => T;
 
-/** The operations of a batch that fail, by index. Nothing of the batch was applied. */
+/** The failed operations of a batch, by index. Nothing of the batch was applied. */
 export class RejectedItems extends Error {
   constructor(
     readonly byIndex: ReadonlyMap<number, ServiceError>,
@@ -54,13 +54,16 @@ export class RejectedItems extends Error {
 /** The definition has changed since the batch was prepared. Nothing of the batch was applied. */
 export class StaleDefinition extends Error {}
 
-/** The batch brings ids, which the order of the entity's ids does not allow yet. Nothing of the batch was applied. */
+/**
+ * The batch brings ids of its own, but the entity still relies on its ids being in the order of creation. Nothing of the batch
+ * was applied.
+ */
 export class IdsOutOfOrder extends Error {}
 
-/** A record came into being, or changed, while a batch was upserting it. Nothing of the batch was applied. */
+/** A record was created or changed while a batch was upserting it. Nothing of the batch was applied. */
 export class LostRace extends Error {}
 
-/** The rows of a batch have more bytes than are read at once. Its transaction has failed; a smaller batch may succeed. */
+/** The rows of a batch have more bytes than may be read at once. Its transaction has failed; a smaller batch may succeed. */
 export class BatchTooLarge extends ServiceError {
   constructor() {
     super(
@@ -70,7 +73,7 @@ export class BatchTooLarge extends ServiceError {
   }
 }
 
-/** For the rows that a batch of so many items locks; a single one may have any size. */
+/** The budget for the rows that a batch of this many items locks; a single row may have any size. */
 export function lockedBudget(items: number): ByteBudget {
   const max = items === 1 ? Number.MAX_SAFE_INTEGER : LIMITS.transfer.lockedBytesMax;
   return new ByteBudget(max, () => new BatchTooLarge());
@@ -81,7 +84,10 @@ export function isRejection(error: unknown): error is ServiceError {
   return error instanceof ServiceError && error.status < 500 && error.ecode !== 'CLIENT_GONE';
 }
 
-/** The error with its first problems: many items may have as many and as long ones as one has. */
+/**
+ * The error with only its first problems: a batch has many items, each of which may have as many and as long problems as a
+ * single request has.
+ */
 function brief(error: ServiceError): ServiceError {
   const { ecode, message, details = [], headers, status } = error;
   let room: number = LIMITS.bulk.problemCharacters;
@@ -100,7 +106,7 @@ function brief(error: ServiceError): ServiceError {
 /** A row to write. */
 export interface PreparedItem {
   row: PreparedRow;
-  /** The values to check: all of a new record, those that a change changes. */
+  /** The values to check: all values of a new record, only the changed ones of an update. */
   changed: RelationValues;
   outcome: Outcome;
 }
@@ -113,8 +119,9 @@ export function resultsOf<T>(prepared: readonly { result: T }[]): T[] {
 }
 
 /**
- * Prepares the first items: at most `max`, and as many as have `LIMITS.transfer.batchBytesMax` bytes together, with
- * defaults and what rules set. After a rejection, all of them are prepared, to throw the rejections together, and no row is kept.
+ * Prepares the first items: at most `max`, and only as many as together have `LIMITS.transfer.batchBytesMax` bytes, including
+ * defaults and values set by rules. After a rejection it prepares all items, so that it can throw all rejections together, and
+ * keeps no row.
  */
 export async function prepareSome<T>(
   scope: AccessScope,
@@ -145,7 +152,7 @@ export async function prepareSome<T>(
   return prepared;
 }
 
-/** Runs `work` for each item; throws the rejections of all of them together. */
+/** Runs `work` for each item; throws all rejections together. */
 export async function forEachItem<T>(
   items: readonly BatchItem[],
   work: (item: BatchItem, i: number) => T | Promise<T>,
@@ -171,7 +178,7 @@ export function reject(items: readonly BatchItem[], byPosition: ReadonlyMap<numb
   throw new RejectedItems(new Map([...byPosition].map(([i, error]) => [items[i]?.index ?? i, error])));
 }
 
-/** Why a statement changed nothing: relations that point at nothing, or else a changed definition. */
+/** Throws the reason why a statement changed nothing: relations without a target, or else a changed definition. */
 export async function rejectOrStale(
   writing: Writing,
   entity: Entity,

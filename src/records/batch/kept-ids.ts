@@ -1,7 +1,8 @@
-// Ids that a file brings for new records. One that a record of the tenant has had is used again only for a record of the same
-// entity that has been deleted: it goes on with its versions, so that none is used twice, neither as an ETag nor in its
-// history. A record that was erased does not come back.
-// Failures: 409. Contract: decisions#import.
+// Ids that a file brings for new records. An id that the tenant has used before is accepted only if its record was deleted and
+// belonged to the same entity. The new record then continues the version numbers of the deleted one, so that no version is used
+// twice, neither as an ETag nor in the history. An erased record does not come back.
+// Failures: 409.
+// Contract: decisions#import.
 import type { Entity } from '../../entities/field.ts';
 import type { ServiceError } from '../../errors.ts';
 import { NO_TABLE_SCANS, sql } from '../../runtime/sql.ts';
@@ -10,12 +11,12 @@ import { idTaken } from '../write/constraints.ts';
 import type { WritingInTransaction } from '../write/context.ts';
 
 interface Past {
-  /** The last that the id had. */
+  /** The last version of the record that had the id. */
   version: number;
   refusal?: ServiceError;
 }
 
-/** The past of the ids that have one. */
+/** The past of each id that was used before. */
 export async function pastOfIds(
   writing: WritingInTransaction,
   entity: Entity,
@@ -23,7 +24,7 @@ export async function pastOfIds(
 ): Promise<Map<string, Past>> {
   const past = await readPast(writing, entity, ids);
   if (past.size === 0) return past;
-  // Nobody else brings them back, or erases them, from here on.
+  // From here on, nobody else brings these records back or erases them.
   for (const id of [...past.keys()].sort()) await lockDeleted(writing.tx, entity.tenantId, id);
   return readPast(writing, entity, ids);
 }

@@ -1,4 +1,5 @@
-// What finds the records of an upsert: the values of a unique field, or ids. Equal values are one text, however they are written.
+// How an upsert finds its records: by the values of a unique field, or by id. Equal values become the same text, however they
+// are written.
 // Failures: 400 for a field that is not unique; a hidden field is unknown.
 // Contract: decisions#upsert.
 import type { AccessScope } from '../../entities/access-scope.ts';
@@ -16,14 +17,14 @@ const R = sql`r`;
 
 export interface Key {
   name: string;
-  /** The item's value; undefined for none and for one of a wrong type. */
+  /** The item's value; undefined when it has none, or one of the wrong type. */
   ofItem(item: BatchItem): string | undefined;
   ofRow(row: RecordRow): string;
-  /** The condition on `r` that it has one of the values. */
+  /** The condition that the record `r` has one of the values. */
   isAmong(values: readonly string[]): Sql;
 }
 
-/** The unique field by which records are found. 400 under `path` for any other. */
+/** The unique field by which records are found. 400 under `path` if the field is not unique. */
 export function requireUniqueField(
   { entity, isVisible }: Pick<AccessScope, 'entity' | 'isVisible'>,
   by: string,
@@ -52,10 +53,13 @@ export const BY_ID: Key = {
   isAmong: (ids) => sql`r.id = any(${[...ids]}::uuid[])`,
 };
 
-/** The stored form of an input value, the same text for equal values; undefined for none and for one of a wrong type. */
+/**
+ * The stored form of an input value, as a text that is the same for equal values. Undefined for no value, or one of the wrong
+ * type.
+ */
 export function uniqueText(field: Field, input: unknown): string | undefined {
   if (input === undefined || input === null) return undefined;
-  // Whether it matches the pattern is checked with the other values of a record.
+  // The pattern is checked together with the record's other values.
   const { pattern: _, ...unlimited } = field;
   const parsed = specOf(field).parse(input, unlimited);
   return 'value' in parsed ? textOf(field, parsed.value) : undefined;

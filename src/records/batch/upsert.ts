@@ -1,8 +1,9 @@
-// Upserts: each changes the record that has its value of a unique field, or creates one. What a write turns into decides its
-// right, checks, rules, event and history. A record that the caller cannot see is not found: the creation then fails as a plain
-// one does. For a caller that may not update, every record is found: all get the same 403. A batch is one transaction: it finds
-// and locks the records of all its values by the unique index, changes them with one statement, and creates the others with
-// another. That one waits for concurrent creations of the same values and leaves these out; the batch then begins again.
+// Upserts: each changes the record that has its value of a unique field, or creates one. The outcome decides which right,
+// checks, rules, event and history apply. A record that the caller cannot see is not found, so the creation fails as a plain
+// creation does. For a caller that may not update, every record is found and refused with the same 403. A batch is one
+// transaction: it locks the records of all its values by the unique index, changes them with one statement, and creates the
+// others with another. The second statement waits for concurrent creations of the same values and skips them; the batch then
+// starts over.
 // Failures: 400, 403, 409 and 412 as for creations and changes. Contract: decisions#upsert.
 import { requireOneRight, requireRight } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
@@ -39,7 +40,10 @@ import {
 import { pastOfIds } from './kept-ids.ts';
 import { BY_ID, type Key, keyOfField, requireUniqueField } from './keys.ts';
 
-/** The rights of which a request with records to create needs one: with `upsert` in its query, each record decides. */
+/**
+ * The rights of which a request to create records needs at least one. With `upsert` in its query, the right is checked per
+ * record.
+ */
 export function rightToCreate(url: string): readonly ['create', ...'update'[]] {
   return /[?&]upsert=/.test(url) ? ['create', 'update'] : ['create'];
 }
@@ -77,10 +81,10 @@ function keyNamed(scope: AccessScope, by: string | null): Key {
   return by === 'id' ? BY_ID : keyOfField(scope, requireUniqueField(scope, by, 'upsert'));
 }
 
-/** For creations under ids of their own: none finds a record. */
+/** The key of creations under given ids, which never find a record. */
 const NO_KEY: Key = { ...BY_ID, ofItem: () => undefined };
 
-/** Applies the first items of a batch; in a given transaction all of them. Without `by` they only create. */
+/** Applies the first items of a batch; all of them when the context has a transaction. Without `by` it only creates records. */
 export async function applyUpserts<T>(
   context: WriteContext,
   catalog: Catalog,
@@ -99,7 +103,10 @@ export async function applyUpserts<T>(
   });
 }
 
-/** Upserts the first items: no two of one value or id, since the second finds what the first has made. */
+/**
+ * Upserts the first items, up to the first repeated value or id: an item that repeats one must find the record of the earlier
+ * item.
+ */
 async function upsertSome<T>(
   writing: WritingInTransaction,
   scope: AccessScope,
@@ -127,7 +134,7 @@ async function upsertSome<T>(
   return resultsOf(prepared);
 }
 
-/** The first items with different values and ids, and the values; undefined for an invalid one. */
+/** The first items whose values and ids are all different, with their values; undefined for an invalid value. */
 function distinctItems(
   key: Key,
   given: readonly BatchItem[],
@@ -145,8 +152,9 @@ function distinctItems(
 }
 
 /**
- * The records with one of the values that the caller can see, by value; locked. A caller that may not update is refused for
- * each record that is found, so all are: a conflict in place of the refusal would tell that a record is outside its rows.
+ * Locks the records that have one of the values and that the caller can see; by value. For a caller that may not update, it
+ * also locks records outside the caller's rows, so that each is refused with the same 403: a conflict instead would reveal a
+ * hidden record.
  */
 async function lockByValue(
   { tx, caller }: WritingInTransaction,
@@ -229,7 +237,7 @@ async function write(
   await rejectOrStale(writing, entity, itemsOf(others), left);
 }
 
-/** The rows to create. One under an id that a deleted record had goes on with its versions. */
+/** The rows to create. A row whose id a deleted record had continues its version numbers. */
 async function withPast(
   writing: WritingInTransaction,
   entity: Entity,
@@ -242,7 +250,7 @@ async function withPast(
     entity,
     kept.map(({ row }) => row),
   );
-  // The insert leaves out what is stored.
+  // The insert skips rows whose id or value is already stored.
   const free = kept.filter((_, i) => !stored.has(i)).map(({ row }) => row.id);
   const past = free.length === 0 ? new Map() : await pastOfIds(writing, entity, free);
   const refused = kept.flatMap(({ row }, i) =>

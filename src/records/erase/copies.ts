@@ -1,6 +1,7 @@
-// The copies of a record's values that wait for rules and receivers: the images that rule runs start with, which then find an
-// empty record, and the bodies of deliveries with what receivers answered. A delivery that waits or is in flight loses its claim:
-// its result is not stored, and it fails when its turn comes, unless it is of the deletion, which is sent without values.
+// Erases the copies of a record's values that wait for rules and receivers: the images that queued rule runs start with (the
+// runs then find an empty record), and the bodies of deliveries with the receivers' answers. A delivery that waits or is in
+// flight loses its claim: its result is not stored, and it fails at its next attempt. Only the delivery of the deletion itself,
+// which has no values, is sent.
 // Contract: history#erase.
 import type { App } from '../../app.ts';
 import { type Erasure, oldestEventAt } from '../../events/erasure.ts';
@@ -8,10 +9,10 @@ import { LEAST_ID, lowestIdAt } from '../../runtime/ids.ts';
 import { PART_ROWS } from '../../runtime/parts.ts';
 import { sql } from '../../runtime/sql.ts';
 
-/** How far the clocks of processes and database may be apart. Milliseconds. */
+/** How far the clocks of the processes and the database may differ, in milliseconds. */
 const CLOCKS_MS = 60_000;
 
-/** Erases some of the images of waiting rule runs; false when there was none. */
+/** Erases some of the images of waiting rule runs; resolves to false when there was none. */
 export async function eraseRuns({ db }: App, { tenantId, recordId }: Erasure): Promise<boolean> {
   const erased = await db.rows(sql`
     with run as materialized (
@@ -30,12 +31,12 @@ export async function eraseRuns({ db }: App, { tenantId, recordId }: Erasure): P
   return erased.length > 0;
 }
 
-/** Erases the deliveries of each of the tenant's subscriptions; the functions resolve to false at their ends. */
+/** One function per subscription of the tenant; each call erases a part of its deliveries, and resolves to false at the end. */
 export async function eraseDeliveries(app: App, erasure: Erasure): Promise<(() => Promise<boolean>)[]> {
   const subscriptions = await app.db.rows<{ id: string }>(sql`
     select id from platform.webhook_subscriptions where tenant_id = ${erasure.tenantId}::uuid`);
   const first = await oldestEventAt(app, erasure);
-  // The record's own id does not tell when it was made: a file may have brought it.
+  // The record's own id does not tell when the record was created: a file may have brought it.
   const start = first === undefined ? LEAST_ID : lowestIdAt(new Date(Date.parse(first) - CLOCKS_MS).toISOString());
   return subscriptions.map(({ id }) => {
     let after = start;
@@ -48,8 +49,9 @@ export async function eraseDeliveries(app: App, erasure: Erasure): Promise<(() =
 }
 
 /**
- * By the order of their ids: an index of deliveries by record would cost every one of them. A pending
- * delivery that was never sent holds no values, but is updated too, so that a process that has just read the values cannot claim it.
+ * Goes through the deliveries by id: an index of deliveries by record would slow down the insertion of every delivery. A
+ * pending delivery that was never sent holds no values, but is updated too, so that a process that has just read the values
+ * cannot claim it.
  */
 function erasePart(subscriptionId: string, after: string, { tenantId, recordId, seq }: Erasure) {
   const isOwn = sql`d.subscription_id = ${subscriptionId}::uuid and d.tenant_id = ${tenantId}::uuid`;

@@ -1,7 +1,8 @@
-// Erasing a record: deletes it as a plain deletion does, in one transaction with a row that says that its values are to be
-// erased for good, also where it was deleted before. The values go in parts after the commit (values.ts): by this call, or, if its
-// process dies, by another one. A record is erased once, whoever asks for it meanwhile.
-// Failures: 403 for all but tenant admins, 404 for what never was or is no longer kept, and those of a deletion.
+// Erasing a record. One transaction deletes it as a plain deletion does (unless it was deleted before) and stores a row that
+// says that its values are to be erased for good. The values are erased in parts after the commit (values.ts): by this call or,
+// if its process dies, by another one. A record is erased only once, however many callers ask meanwhile.
+// Failures: 403 for all but tenant admins, 404 for a record that never was or is no longer kept, and the failures of a
+// deletion.
 // Contract: history#erase.
 import { requireTenantAdmin, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -17,10 +18,10 @@ import { autocommit, inTransaction, MAX_ATTEMPTS } from '../write/context.ts';
 import { deleteRecord } from '../write/write.ts';
 import { ErasingPass, LEASE_S } from './values.ts';
 
-/** A call goes on for so long; what is left then is erased in the background. Milliseconds. */
+/** How long a call erases values, in milliseconds; the rest is erased in the background. */
 const ANSWER_MS = 20_000;
 
-/** Resolves to whether the values have gone; if not, they do in the background. */
+/** Resolves to whether all values have been erased; if not, the rest is erased in the background. */
 export async function eraseRecord(
   app: App,
   caller: TenantCaller,
@@ -35,7 +36,7 @@ export async function eraseRecord(
   return new ErasingPass(app, erasure).eraseUntil(performance.now() + ANSWER_MS);
 }
 
-/** Deletes the record if it has not been, and records that it is to be erased. */
+/** Deletes the record unless it was deleted before, and stores that it is to be erased. */
 async function begun(
   app: App,
   caller: TenantCaller,
@@ -68,7 +69,7 @@ async function begun(
   }
 }
 
-/** Taken by whoever brings a record back or erases it: only one of them at a time finds it deleted. */
+/** The lock for bringing a record back and for erasing it, so that only one transaction at a time finds it deleted. */
 export async function lockDeleted(tx: Tx, tenantId: string, recordId: string): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(${lockNumber(tenantId, 'deleted', recordId.toLowerCase())})`);
 }
@@ -93,7 +94,7 @@ async function requireEvents(tx: Tx, { tenant }: TenantCaller, entity: Entity, i
   if (found === undefined) throw notFound('record');
 }
 
-/** One that is in progress goes on as it was begun. */
+/** Stores the erasure. One that is already in progress keeps its time and author, but its passes begin again. */
 async function store(tx: Tx, { tenantId, recordId, at, by }: ErasedRecord, seq: number | null): Promise<Erasure> {
   const row = await tx.first<Erasure>(sql`
     insert into platform.erasures as e (tenant_id, record_id, at, actor, seq, due_at)

@@ -1,6 +1,6 @@
-// Erases the values of a deleted record everywhere, in parts: from waiting rule runs, events, deliveries, kept responses and the
-// live stream. Erasing again finds nothing left, so that any process may go on where another has stopped. A minute later it is
-// all done once more: a process may just have stored what it had read before, such as the result of a delivery in flight.
+// Erases the values of a deleted record everywhere, in parts: from waiting rule runs, events, deliveries, kept responses and
+// the live stream. Erasing is idempotent, so any process may continue where another has stopped. A second pass follows a minute
+// later, because a process may have stored what it had read before the first one, such as the result of a delivery in flight.
 // Contract: history#erase.
 import type { App } from '../../app.ts';
 import { type Erasure, eraseEvents, eraseStreamed } from '../../events/erasure.ts';
@@ -8,16 +8,16 @@ import { sql } from '../../runtime/sql.ts';
 import { eraseAnswers } from '../write/idempotency.ts';
 import { eraseDeliveries, eraseRuns } from './copies.ts';
 
-/** Seconds after which another process takes over, and after which the second pass begins. */
+/** Seconds until another process may take over, and until the second pass begins. */
 export const LEASE_S = 10;
 const AGAIN_S = 60;
 
-/** One pass over everything that an erasure has to erase, which goes on where it stopped. */
+/** One pass over everything that an erasure has to erase; it can be interrupted and continued. */
 export class ErasingPass {
   readonly #parts: AsyncGenerator<void>;
   #renewedAt = performance.now();
 
-  /** The process has just taken the lease. */
+  /** The process must have just taken the lease. */
   constructor(
     private readonly app: App,
     private readonly erasure: Erasure,
@@ -25,7 +25,10 @@ export class ErasingPass {
     this.#parts = partsOf(app, erasure);
   }
 
-  /** Erases at least a part. Resolves to false when it stops before the end, at a time of `performance.now()` or by the signal. */
+  /**
+   * Erases at least a part. Resolves to false when it stops before the end: at `until`, a time of `performance.now()`, or by
+   * the signal.
+   */
   async eraseUntil(until: number, signal?: AbortSignal): Promise<boolean> {
     while ((await this.#parts.next()).done !== true) {
       if (performance.now() - this.#renewedAt >= (LEASE_S * 1_000) / 4) {
@@ -38,7 +41,7 @@ export class ErasingPass {
   }
 }
 
-/** Each step erases a part. */
+/** Each step of the generator erases a part. */
 async function* partsOf(app: App, erasure: Erasure): AsyncGenerator<void> {
   const parts = [
     () => eraseRuns(app, erasure),
@@ -57,7 +60,7 @@ async function postpone({ db }: App, { tenantId, recordId }: Erasure, seconds: n
     where tenant_id = ${tenantId}::uuid and record_id = ${recordId}::uuid`);
 }
 
-/** Ends the second pass, or begins to wait for it. */
+/** After the first pass, schedules the second; after the second, removes the erasure. */
 async function finish({ db }: App, { tenantId, recordId }: Erasure): Promise<void> {
   const isOwn = sql`tenant_id = ${tenantId}::uuid and record_id = ${recordId}::uuid`;
   await db.rows(sql`

@@ -1,6 +1,6 @@
-// Erasures in the background: what a call has left, what a process has left that died, and the second passes. A process goes on
-// with one erasure of a tenant, of several tenants in slices of time, so that a record with a hundred thousand versions delays
-// no other tenant's. An erasure that fails does not delay the others: it is tried again when its lease has ended.
+// Erasures in the background: the rest of an erasure whose call has ended or whose process has died, and the second passes. A
+// process works on one erasure per tenant at a time, in slices of time across tenants, so that a record with a hundred thousand
+// versions delays no other tenant's erasure. A failing erasure delays no other: it is tried again when its lease has ended.
 // Contract: history#erase, neighbours#fair-shares.
 import type { App } from '../../app.ts';
 import type { Erasure } from '../../events/erasure.ts';
@@ -11,7 +11,7 @@ import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { ErasingPass, LEASE_S } from './values.ts';
 
 const POLL_MS = 5_000;
-/** Tenants whose erasures a process goes on with; each may remember thousands of events that it has found. */
+/** Tenants whose erasures a process works on at once; each erasure may remember thousands of events that it has found. */
 const TENANTS_MAX = 16;
 
 interface Underway {
@@ -28,12 +28,12 @@ export function startErasures(app: App): Worker {
 export class Erasures {
   /** By tenant. */
   readonly #underway = new Map<string, Underway>();
-  /** The tenant whose erasure was taken last, in the order of their ids. */
+  /** The tenant whose erasure was taken last; tenants take turns in the order of their ids. */
   #latest = LEAST_ID;
 
   constructor(private readonly app: App) {}
 
-  /** One round: a slice of an erasure of each tenant. Resolves to the number of erasures. */
+  /** One round: a slice of one erasure of each tenant. Resolves to the number of erasures. */
   async once(signal: AbortSignal): Promise<number> {
     await this.#take();
     const underway = [...this.#underway.values()];
@@ -46,7 +46,7 @@ export class Erasures {
     return underway.length;
   }
 
-  /** Takes the due erasures of further tenants, in turn. */
+  /** Takes the leases of due erasures of further tenants, in turn. */
   async #take(): Promise<void> {
     const taken = await this.app.db.rows<Erasure>(sql`
       update platform.erasures as e set due_at = now() + make_interval(secs => ${LEASE_S}::int)

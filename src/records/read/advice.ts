@@ -1,7 +1,8 @@
 // Which indexes an entity lacks: the combinations of filters and sort keys whose lists were slow in the last day, each with the
-// index that would serve it. Whether one would is decided by what decides how lists are read (serving.ts), as if the
-// entity had declared it.
-// Failures: 404. Contract: decisions#advice.
+// index that would serve it. The code that decides how lists are read (serving.ts) also judges each candidate, as if the entity
+// had declared it.
+// Failures: 404.
+// Contract: decisions#advice.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -50,7 +51,7 @@ export const AdviceSchema = Type.Object(
 );
 export type Advice = Static<typeof AdviceSchema>;
 
-/** Those that have taken the most time come first. */
+/** The combinations that have taken the most time come first. */
 export async function adviseIndexes(app: App, caller: TenantCaller, entityName: string): Promise<Advice[]> {
   const entity = await entityFor(app, caller, entityName);
   const catalog = await catalogOf(app, caller.tenant);
@@ -61,7 +62,7 @@ export async function adviseIndexes(app: App, caller: TenantCaller, entityName: 
     if (advice.length === perEntity) break;
     await giveWay();
     const combination = readCombination(text, catalog, entity, names);
-    // When the indexes have changed, it tells nothing about the lists of today.
+    // A count made under other indexes says nothing about the lists of today.
     if (combination === null || gradeWith(entity, [], combination) !== combination.grade) continue;
     const index = missing.indexFor(combination);
     advice.push({ filters: shownFilters(combination), sort: shownSort(combination), seen, p50Ms, index });
@@ -69,7 +70,7 @@ export async function adviseIndexes(app: App, caller: TenantCaller, entityName: 
   return advice;
 }
 
-/** How far indexes would serve the lists of a combination, if the entity had these too. */
+/** How well indexes would serve the lists of a combination, if the entity also had `more`. */
 function gradeWith(entity: Entity, more: readonly DeclaredIndex[], { condition, keys }: Combination): number {
   return gradeOf(
     serve(more.length === 0 ? entity : { ...entity, indexes: [...entity.indexes, ...more] }, condition, keys),
@@ -117,7 +118,10 @@ class MissingIndexes {
   }
 }
 
-/** The entity as if it had no other index, and only its fields: to tell soon, where there may be many, that an index does not serve. */
+/**
+ * The entity with only this index and only its fields: with many candidates, this finds out quickly that an index does not
+ * serve.
+ */
 function alone(entity: Entity, index: DeclaredIndex): Entity {
   const fields = entity.fields.filter(({ id }) => index.columns.some(({ field }) => field === id));
   return { ...entity, fields, indexes: [index] };
@@ -125,7 +129,7 @@ function alone(entity: Entity, index: DeclaredIndex): Entity {
 
 type Column = DeclaredIndex['columns'][number];
 
-/** Indexes of the fields that the filters fix, then of the sort keys. The one that fits best is to be chosen. */
+/** Candidates: indexes of the fields that the filters fix, followed by the sort keys. The caller chooses the best fit. */
 function candidates(entity: Entity, { condition, keys }: Combination): DeclaredIndex[] {
   const { fixed } = filtersOf(condition);
   const findsOne = fixed.has('id') || entity.fields.some(({ unique, slot }) => unique && fixed.has(slot));
@@ -142,7 +146,7 @@ function candidates(entity: Entity, { condition, keys }: Combination): DeclaredI
   return possibleIndexes(entity.fields, indexes);
 }
 
-/** The fields that filters fix; those with two values last, since there may not be room for all. */
+/** The fields that filters fix. Booleans come last, since there may not be room for all. */
 function fixedColumns(entity: Entity, fixed: ReadonlySet<string>): Column[] {
   const isBoolean = (name: string): boolean =>
     entity.fields.some(({ slot, ref }) => slot === name && ref.value === BOOLEAN);

@@ -51,7 +51,7 @@ interface Metric {
 
 const MEASURES: ReadonlySet<string> = new Set(['count', 'sum', 'avg', 'min', 'max']);
 
-/** One item per group; a single one without `groupBy`. 400 with every invalid metric and group. */
+/** One item per group; a single item without `groupBy`. 400 with every invalid metric and group. */
 export async function aggregateRecords(
   app: App,
   caller: TenantCaller,
@@ -192,7 +192,10 @@ function itemOf(
   return item;
 }
 
-/** The driver returns numeric as text; `decimal` values keep that form, as do sums that a JSON number would not hold. */
+/**
+ * The driver returns numeric values as text. `decimal` values stay text, and so do sums that a JSON number would not hold
+ * exactly.
+ */
 function asTyped({ value: type }: FieldRef, value: unknown): unknown {
   if (value === null || value === undefined) return null;
   return type === NUMBER && typeof value === 'string' ? numberOrText(value) : value;

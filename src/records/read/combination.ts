@@ -1,6 +1,6 @@
-// The combination of filters and sort keys of a list, without the values: the text under which lists of the same combination are
-// counted, and the way back. The text names fields by slot, so that a field's key may change, and says how far indexes
-// served the list: when the indexes change, the count starts again.
+// The combination of a list's filters and sort keys, without the values: writes it as the text under which lists of the same
+// combination are counted, and reads it back. The text names fields by slot, so that a field's key may change. It also contains
+// the grade, how well indexes served the list, so that the count starts again when the indexes change.
 // Contract: decisions#advice.
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
@@ -13,15 +13,18 @@ import { gradeOf, type Serving } from './serving.ts';
 type Node = string | { kind: 'and' | 'or'; parts: Node[] } | { kind: 'not'; part: Node };
 type Text = [filters: Node | null, sort: string, grade: number];
 
-/** A combination; its comparisons have no values. */
+/** A combination of filters and sort keys; its comparisons have no values. */
 export interface Combination {
   condition: Expression | null;
   keys: readonly SortKey[];
-  /** How far indexes served its lists: see `gradeOf`. */
+  /** How well indexes served its lists: see `gradeOf`. */
   grade: number;
 }
 
-/** The text of a list's combination. The order of the filters makes no difference, nor how often one of a kind occurs beyond twice. */
+/**
+ * The text of a list's combination. The order of the filters makes no difference, and repetitions of a filter beyond two are
+ * dropped.
+ */
 export function combinationOf(condition: Expression | null, serving: Serving): string {
   const sort = serving.order.keys.map(({ field, isDescending }) => `${isDescending ? '-' : ''}${nameOf(field)}`);
   const text: Text = [condition && nodeOf(condition), sort.join(), gradeOf(serving)];
@@ -46,7 +49,7 @@ function nodeOf(expression: Expression): Node {
   return { kind, parts: texts.filter((text, i) => text !== texts[i - 2]).map((text): Node => JSON.parse(text)) };
 }
 
-/** The combination with the entity's fields of today; null when one of them is gone. `names` are those of all fields. */
+/** The combination with the entity's current fields; null when a field no longer exists. `names` must contain all fields. */
 export function readCombination(text: string, catalog: Catalog, entity: Entity, names: Names): Combination | null {
   const [filters, sort, grade] = JSON.parse(text) as Text;
   try {

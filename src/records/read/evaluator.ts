@@ -1,6 +1,6 @@
-// Evaluates conditions on the rows of one write, stored or not. The related rows that conditions need are read for many
-// rows at once, without the fields that no condition names, and kept within a byte budget: a write of a thousand records
-// costs few queries and little memory. Between comparisons it lets others run, and ends when the client has gone.
+// Evaluates conditions on the rows of one write, stored or not. The related rows that conditions need are read for many rows at
+// once, with only the fields that conditions name, and kept within a byte budget: a write of a thousand records costs few
+// queries and little memory. Between comparisons it yields to other work, and it stops when the client has gone.
 // Contract: decisions#expressions, neighbours#fair-shares.
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity, Field } from '../../entities/field.ts';
@@ -14,7 +14,10 @@ import { type Queries, sql } from '../../runtime/sql.ts';
 import { currentWork, isGone } from '../../runtime/work.ts';
 import { type RecordRow, storedRow } from '../row.ts';
 
-/** Bytes of the related rows kept, and of those read at once: half of these for each of an entity's targets. */
+/**
+ * Bytes of the related rows in memory. Each target gets an equal share: half for the rows that are kept, half for those read at
+ * once.
+ */
 const KEPT_BYTES = 8_388_608;
 const WINDOW_ROWS = { first: 256, max: 1_000 };
 
@@ -57,7 +60,7 @@ export class Evaluator {
     }
   }
 
-  /** Announces a condition, so that what it needs is read together with what others need. Returns its relations. */
+  /** Announces a condition, so that the related rows of all announced conditions are read together. Returns its relations. */
   include(entity: Entity, condition: Expression): readonly string[] {
     const known = this.#relations.get(condition);
     if (known !== undefined) return known;
@@ -122,7 +125,7 @@ export class Evaluator {
     return target.rows.get(id);
   }
 
-  /** Reads a row, and as many of those expected after it as the budget allows. */
+  /** Reads a row, and as many of the next expected rows as the budget allows. */
   async #read(target: Target, id: string): Promise<void> {
     const budget = Math.ceil(KEPT_BYTES / 2 / this.#targets.size);
     const ids = windowFrom(target, id);

@@ -1,6 +1,6 @@
-// Lists records: filters, search, sorting, pages by number or cursor, and an exact total. One statement
-// returns the page with the entity's counters, or, for a condition that may match few records, the page with its
-// total. Contract: interface#list, decisions#lists.
+// Lists records: filters, search, sorting, pages by number or cursor, and an exact total. One statement returns the page
+// together with the entity's counters; for a condition that may match few records, it returns the page together with its total.
+// Contract: interface#list, decisions#lists.
 import { rowsOfPage } from '../../access/bot-limits.ts';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -77,7 +77,7 @@ export async function listIn(
   const { isExact } = selection;
   const keys = given === NEWEST_FIRST && isExact !== null ? metFirst(isExact) : given;
   const found = serve(scope.entity, selection.condition, keys);
-  // No index has the order and the matches of a search.
+  // No index serves both the order and the matches of a search.
   const serving = selection.isSearch ? { ...found, whole: null } : found;
   const isCursorWanted = input.cursor !== undefined || isRequested(input, 'nextCursor');
   const { rows, total, received } = await readWithinBudget(scope, fields, (columns, received) =>
@@ -110,8 +110,8 @@ export async function listIn(
 }
 
 /**
- * Reads whole records, which costs least; only the fields in question, if they are not all, when the whole records are
- * large.
+ * Reads whole records first, which costs least. If these are too large, reads only the requested fields, unless all are
+ * requested.
  */
 async function readWithinBudget<T>(
   { entity }: AccessScope,
@@ -134,7 +134,7 @@ export function depthOf({ resolve, resolve_depth: depth }: ReadInput): number {
   return depth ?? (resolve === true ? 1 : 0);
 }
 
-/** The condition that a request selects records by, in turn: hundreds of requests may have arrived at once. */
+/** The condition of a request, parsed when it is the request's turn: hundreds of requests may have arrived at once. */
 export async function selectInTurn(scope: AccessScope, input: Selecting): Promise<Selection> {
   const way = giveWayToRead((input.filters?.length ?? 0) + (input.search?.length ?? 0));
   if (way !== undefined) await way;
@@ -161,7 +161,10 @@ export function select(scope: AccessScope, input: Selecting): Selection {
   };
 }
 
-/** Only relations in the caller's own conditions can make it too large: they apply the row filters of their targets. */
+/**
+ * 400 for a condition that is too large. Only relations in the caller's own conditions can make it so: each applies the row
+ * filter of its target.
+ */
 function requireSize(condition: Expression | null): void {
   if (condition === null || sizeOf(condition).comparisons <= CONDITION_MAX_COMPARISONS) return;
   const limit = `at most ${CONDITION_MAX_COMPARISONS} comparisons, with the row filters of the records that relations lead to`;
@@ -187,8 +190,8 @@ export function readProjection(scope: AccessScope, text: string | undefined): re
 }
 
 /**
- * The page's rows, plus one when another page follows, and the exact total if requested. A list that is slow, or fails after a
- * long time, counts for the advice on indexes.
+ * The page's rows, plus one when another page follows, and the exact total if requested. A list that is slow, or that fails
+ * after a long time, is counted for the advice on indexes.
  */
 async function fetchRows(
   app: App,
@@ -202,13 +205,13 @@ async function fetchRows(
   const { order, whole } = serving;
   const work = currentWork();
   const beforeMs = work.statementMs;
-  // Of a list that fails, perhaps because it takes too long, they are not known.
+  // The number of records stays unknown when the list fails, perhaps because it takes too long.
   let records = Number.POSITIVE_INFINITY;
   try {
-    // When exact matches come first and are dense, a numbered page has no others.
+    // With exact matches first, a numbered page has only exact matches if those are dense.
     const firstKey = order.deciding[0]?.field === null && key !== null ? `${key} exactly` : key;
-    // If they turn out to be many, the page is read in order, and if few, indexes find them again: counting takes 0.6 times
-    // the time of finding and sorting all.
+    // If the matches turn out to be many, the page is read in order; if few, indexes find them again. Counting takes 0.6 times
+    // as long as finding and sorting all.
     const isUnknown = whole === null && cachedTotal(app, entity, key) === undefined;
     const isOrdered = serving.scan !== null && serving.isFoundByIndexes && !isSearch;
     const isCountedFirst = isOrdered && isUnknown && isCounted && paging.cursor === undefined;
@@ -235,15 +238,15 @@ async function fetchRows(
   }
 }
 
-/** Counters that no cached total has. */
+/** Counters that match no cached total. */
 const NEVER_COUNTED = { n: 0, v: -1 };
 
 /** The cost of scanning past a record, relative to finding one through an index. */
 const SCAN_FACTOR = 4;
 
 /**
- * Whether scanning the records in order fills the page sooner than finding all matches first, judged by the last known
- * total. An ordered scan reads about (records / total) * rows.
+ * Whether scanning the records in order fills the page sooner than finding all matches first. It depends on the last known
+ * total: an ordered scan reads about (records / total) * rows.
  */
 function isDense(known: CachedTotal | undefined, { page, limit }: Paging): boolean {
   return known !== undefined && known.total * known.total >= SCAN_FACTOR * known.records * (page * limit + 1);

@@ -11,7 +11,7 @@ import { isUuid } from '../../runtime/ids.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
 
 export interface SortKey {
-  /** What a cursor calls it. */
+  /** The key's name in a cursor. */
   name: string;
   /** On table `r`. */
   column: Sql;
@@ -23,7 +23,10 @@ export interface SortKey {
 
 const R = sql`r`;
 
-/** Parses `sort` (`a,-b`); `order` applies to keys without a sign, and without `sort` the newest come first. A hidden field is unknown. */
+/**
+ * Parses `sort` (`a,-b`). `order` is the direction of keys without a sign; without `sort`, the newest records come first. A
+ * hidden field is unknown.
+ */
 export function readSort(sort: string | undefined, order: string | undefined, names: Names): readonly SortKey[] {
   if (sort === undefined || sort.trim() === '') return NEWEST_FIRST;
   const keys = sort.split(',').map((name) => name.trim());
@@ -46,7 +49,10 @@ export function sortKey(field: FieldRef, isDescending: boolean): SortKey {
   return { name, column: columnOf(field, R), sqlType: field.value.sqlType, field, isDescending };
 }
 
-/** The records that meet the condition, which is never null, before those that do not; the newest first. */
+/**
+ * Sort keys that put the records that meet the condition first, then the others; the newest first in each part. The condition
+ * is never null.
+ */
 export function metFirst(condition: Sql): SortKey[] {
   const met: SortKey = { name: '', column: sql`(${condition})`, sqlType: 'boolean', field: null, isDescending: true };
   return [met, ...NEWEST_FIRST];
@@ -57,9 +63,9 @@ export const NEWEST_FIRST: readonly SortKey[] = [sortKey(SYSTEM_FIELDS.createdAt
 
 /** The order of a list. Ties are sorted by id, in the direction of the last key. */
 export interface Order {
-  /** What was asked for, at least one key; a cursor has their values. */
+  /** The requested keys, at least one; a cursor contains their values. */
   keys: readonly SortKey[];
-  /** Those of the keys that decide, with the id: the first ones. */
+  /** The first keys, as many as decide the order together with the id. */
   deciding: readonly SortKey[];
   isIdDescending: boolean;
 }
@@ -70,8 +76,8 @@ export function orderOfKeys(keys: readonly SortKey[]): Order {
 }
 
 /**
- * The order of an entity's records by these keys. The id alone decides what a last `createdAt` would, where ids are in its
- * order, and what an id would.
+ * The order of an entity's records by these keys. The id alone replaces a key that is an id, and also a last `createdAt` if the
+ * entity's ids are in the order of `createdAt`.
  */
 export function orderIn({ isInIdOrder }: Pick<Entity, 'isInIdOrder'>, keys: readonly SortKey[]): Order {
   const byId = keys.findIndex((key) => isSystem(key, 'id'));
@@ -115,7 +121,7 @@ export function matchesOrder({ deciding, isIdDescending }: Order): Sql {
   return join([...parts, isIdDescending ? sql`h.id desc` : sql`h.id`], ', ');
 }
 
-/** The values that a cursor contains: each sort key of `r` as text. */
+/** The values for a cursor: each sort key of `r` as text. */
 export function cursorColumns({ keys }: Order): Sql {
   return sql`array[${join(
     keys.map(({ column }) => sql`(${column})::text`),
@@ -141,17 +147,17 @@ export interface Segment {
 }
 
 /**
- * How an index has the records in an order: all of it, in its own direction or backward, or, `by first key`, its first key only.
- * Indexes have missing values last, so that they come first backward.
+ * How a scan of an index returns the records in an order: whole, forward or backward, or sorted by the first key only (`by
+ * first key`). Indexes have missing values last, so a backward scan returns them first.
  */
 export type Scan = 'forward' | 'backward' | 'by first key';
 
 /**
- * The segments of a list, in order, each of which Postgres can read from the index without sorting. Backward, the records
- * without a value of the first key are a segment of their own; no others may lack a value then. After a cursor: the ties of
- * its record, and for each key, from the last to the first, the later values and the missing ones. Such a condition begins
- * where the segment does; one for all of them would be evaluated for each record before it. `lead` are columns of the index that
- * have one value each in all records.
+ * The segments of a list, in order; Postgres can read each from the index without sorting. In a backward scan the records
+ * without a value of the first key are a segment of their own; the other keys must then always have a value. After a cursor
+ * there is one segment for the ties of its record and, for each key from the last to the first, one for the later values and
+ * one for the missing values. Each such condition starts the scan where the segment starts; a single condition for all segments
+ * would be evaluated for each record before it. `lead` are index columns that have the same value in all records of the list.
  */
 export function segmentsOf(
   order: Order,
@@ -174,12 +180,12 @@ export function segmentsOf(
   }));
 }
 
-/** Of the times of a record, none is missing. */
+/** Whether values of the key may be missing. System times never are. */
 function mayBeMissing({ field }: SortKey): boolean {
   return field === null || field.slot !== null || field.value.sqlType !== 'timestamptz';
 }
 
-/** The first key's values by index; Postgres sorts those that are equal in it. */
+/** Segments by the first key's values, which come from the index; Postgres sorts the records with equal values. */
 function firstKeySegments(order: Order, after: Cursor | null): Segment[] {
   const first = order.deciding[0] as SortKey;
   const value = after?.values[0] ?? null;
@@ -187,7 +193,7 @@ function firstKeySegments(order: Order, after: Cursor | null): Segment[] {
   if (after === null ? !first.isDescending : value === null) return [{ condition, order: orderBy(order) }];
   const { column } = first;
   const also = condition === null ? EMPTY : sql` and ${condition}`;
-  // The condition implies this, but an index scan can start only from this form.
+  // The cursor's condition implies this bound, but an index scan can start only from a bound in this form.
   const bound = after && sql` and ${column} ${raw(first.isDescending ? '<=' : '>=')} ${boundTo(first, value)}`;
   const rest = orderBy({ ...order, deciding: order.deciding.slice(1) });
   return [
@@ -213,7 +219,7 @@ export function afterCursor(order: Order, after: Cursor): Sql {
   return conditions.length === 1 ? (conditions[0] as Sql) : sql`(${join(conditions, ' or ')})`;
 }
 
-/** The conditions of the rows after the cursor, none of which meets two of them, in the order of the rows. */
+/** The conditions of the rows after the cursor, in the order of the rows. They are disjoint: no row meets two of them. */
 function laterConditions({ deciding, isIdDescending }: Order, { values, id }: Cursor): Sql[] {
   const equal = deciding.map((key, i) => {
     const value = values[i] ?? null;

@@ -1,6 +1,7 @@
-// One page of a list, with the entity's counters in the same snapshot. Lists end with missing values, but an index
-// stores nulls last, so a backward scan returns them first. A descending list, and one that continues from a cursor,
-// is therefore read in two segments: first the records with a value, then those without. Contract: decisions#lists, decisions#order.
+// One page of a list, with the entity's counters in the same snapshot. Lists end with missing values, and indexes have nulls
+// last, so a backward scan returns nulls first. A descending list, and a list that continues from a cursor, is therefore read
+// in two segments: first the records with a value, then the records without.
+// Contract: decisions#lists, decisions#order.
 import type { App } from '../../app.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
 import { invalidField } from '../../errors.ts';
@@ -31,11 +32,11 @@ export interface Paging {
   page: number;
   limit: number;
   cursor: string | undefined;
-  /** Whether the rows must have the values of the next cursor, on a numbered page too. */
+  /** Whether each row must contain the values for the next cursor, even on a numbered page. */
   isCursorWanted: boolean;
-  /** The columns of each row: those of a RecordRow. */
+  /** The columns of each row; they make a RecordRow. */
   columns: Sql;
-  /** Of the bytes that the page's rows have. */
+  /** The budget for the bytes of the page's rows. */
   received: ByteBudget;
 }
 
@@ -70,9 +71,10 @@ export async function fetchPage(
 }
 
 /**
- * The same page and the total, from the ids of all matches; `met` are those that meet the condition of the first key. For
+ * The same page and the total, from the ids of all matches; `met` are the ids that meet the condition of the first key. For
  * conditions that match few records, or an unknown number: because of the page's limit, Postgres would scan the records in
- * order, perhaps nearly all of them. Searches seldom ask for the same words at once, so they share no statement: it saves 12 %.
+ * order, perhaps nearly all of them. The statement is not shared, which saves 12 %: searches seldom ask for the same words at
+ * once.
  */
 export async function fetchFromMatches(
   app: App,
@@ -109,7 +111,7 @@ export async function fetchFromMatches(
   return { rows: rows.filter((row) => row.id !== null), counters: { n, v }, total, met };
 }
 
-/** Where the page starts, and its columns. */
+/** The page's start and its columns. */
 function pageStart(order: Order, { page, limit, cursor, isCursorWanted, columns: own }: Paging) {
   const columns = isCursorWanted ? sql`${own}, ${cursorColumns(order)} as sort_values` : own;
   if (cursor === undefined) return { after: null, offset: (page - 1) * limit, columns };
@@ -140,7 +142,7 @@ function pageQuery(
     order by k.position`;
 }
 
-/** The segments in order. A limit on each keeps Postgres from running them in parallel and mixing them. */
+/** The segments in order. A limit on each segment keeps Postgres from running them in parallel and mixing their rows. */
 function segmentsQuery(
   table: Sql,
   where: Sql,

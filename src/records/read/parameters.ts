@@ -61,7 +61,7 @@ export const ListQuery = parameters(
   LEGACY_FILTER,
 );
 export const ReadQuery = parameters(Expansion);
-/** Of the route that reads one record of an entity. */
+/** The query parameters of the route that reads one record. */
 export const RecordQuery = parameters({
   ...Expansion,
   asOf: Type.Optional(

@@ -1,4 +1,5 @@
-// Reads records by id within an access scope: as a response with its entity tag, or as rows, locked if needed. A record that the caller may not see does not exist.
+// Reads records by id within an access scope: as a response with its entity tag, or as rows, locked if needed. A record that
+// the caller may not see does not exist for it.
 // Failures: 403 without the right to read, 404 for a record that does not exist.
 // Contract: interface#records, decisions#records, decisions#writes-within-a-role.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
@@ -24,7 +25,7 @@ import { resolveRelations } from './resolve.ts';
 
 interface ReadResult {
   record: FlatRecord;
-  /** Null for a part of the record, and with expanded relations, which change independently. */
+  /** Null for a part of the record, and with expanded relations, because those change independently. */
   etag: string | null;
 }
 
@@ -73,19 +74,22 @@ export async function isSeenNow(queries: Queries, scope: AccessScope, id: string
 }
 
 /**
- * Counts a row that the call keeps while further statements wait for their turn: of a thousand calls, each would keep a megabyte.
- * It is counted when it has arrived: to cut its statement off would cost a connection.
+ * Counts a row against the byte budget, because the call keeps it while its next statements wait for their turn: a thousand
+ * calls may each keep a megabyte. The row is counted after it has arrived: cutting its statement off would cost a connection.
  */
 export async function keepRow(row: RecordRow | undefined): Promise<void> {
   if (row !== undefined && isJsonLarger(row.data, LIMITS.largeCalls.countedFrom))
     await holdBytesWaiting(jsonBytes(row.data));
 }
 
-/** Records of one statement, and the bytes that each has as it is stored: larger ones would be in memory together. */
+/** Records that one statement reads, and the stored bytes that each may have: larger records would be in memory together. */
 const SHARED = { records: 32, storedBytes: 2_000 };
 const shared = new SharedStatements<string, RecordRow>({ itemsMax: SHARED.records });
 
-/** The same; concurrent reads share a statement. A caller with a row filter, a dry run or a trace has statements of its own. */
+/**
+ * As `findRow`, but concurrent reads share a statement. A caller with a row filter, a dry run or a trace has a statement of its
+ * own.
+ */
 async function findTogether(queries: Queries, scope: AccessScope, id: string): Promise<RecordRow | undefined> {
   const { entity, rowFilter } = scope;
   const isOwn = rowFilter !== null || queries.dryRun !== undefined || currentWork().trace !== null;

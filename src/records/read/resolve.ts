@@ -1,5 +1,6 @@
-// Expands relations: replaces ids by flat records, with one statement per target entity and level. The id of a
-// record that the caller may not read stays. Failures: 400 beyond the limits of a response.
+// Expands relations: replaces ids by flat records, with one statement per target entity and level. The ids of records that the
+// caller may not read stay.
+// Failures: 400 beyond the limits of a response.
 // Contract: decisions#resolve.
 import { rowsLeft } from '../../access/bot-limits.ts';
 import type { TenantCaller } from '../../access/caller.ts';
@@ -44,7 +45,7 @@ interface Expansion {
   app: App;
   caller: TenantCaller;
   catalog: Catalog;
-  /** What remains of the limits: records and bytes to read; occurrences of records, and their bytes, in the response. */
+  /** What remains of the limits: records and bytes to read; occurrences of records in the response, and the bytes of these. */
   budget: { records: number; max: number; received: ByteBudget; occurrences: number; response: ByteBudget };
 }
 
@@ -91,7 +92,7 @@ async function expandTarget(
   if (ids.size === 0) return null;
   budget.records -= ids.size;
   const { rowFilter, fields } = accessScopeOf(catalog, caller, target);
-  // Hidden values must not count: a refusal would tell their size.
+  // Hidden values must not count: a refusal would reveal their size.
   const columns = fields.length === target.fields.length ? RECORD_COLUMNS : columnsOf(fields);
   const { taken } = budget.received;
   const found = await app.db.rows<RecordRow>(
@@ -107,7 +108,7 @@ async function expandTarget(
     bytesById.set(record.id, bytes);
     return bytes;
   };
-  // Each occurrence gets its own copy: a record that occurs at two levels is expanded at the upper one only.
+  // Each occurrence gets its own copy, because a record that occurs at two levels is expanded at the upper level only.
   const records: FlatRecord[] = [];
   const byId = new Map(found.map((row) => [row.id, row]));
   const recordFor = async (id: string): Promise<unknown> => {

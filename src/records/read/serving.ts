@@ -1,6 +1,7 @@
-// Which index of an entity has the records of a list in its order: one that begins with fields that a filter fixes to one
-// value each, and goes on with the sort keys, all in their directions or all against them. Postgres chooses the same one when
-// it plans the statement; knowing it before decides how the list is read. Contract: decisions#indexes.
+// Which index of an entity has the records of a list in its order: an index that begins with fields that a filter fixes to one
+// value each and continues with the sort keys, all in their directions or all against them. Postgres chooses the same index
+// when it plans the statement. The service must know the index beforehand, because it decides how the list is read.
+// Contract: decisions#indexes.
 import type { Entity } from '../../entities/field.ts';
 import { indexKinds, type OrderedField, orderOf } from '../../entities/indexes.ts';
 import { and, type Comparison, type Expression, type FieldRef, SYSTEM_FIELDS } from '../../expression/ast.ts';
@@ -11,33 +12,33 @@ export interface Serving {
   order: Order;
   /** Null when the records must be sorted. */
   scan: Scan | null;
-  /** Null unless the scan finds no other records than those that meet the condition: a page costs what its records cost. */
+  /** Null unless the scan reads only records that meet the condition: then a page costs only what its own records cost. */
   whole: WholeScan | null;
-  /** How many fields of the index the filters fix. */
+  /** The number of index fields that the filters fix. */
   fixed: number;
-  /** Whether indexes find the records that meet the condition, so that it costs little to find few of them again. */
+  /** Whether indexes find the records that meet the condition, so that finding a few of them again costs little. */
   isFoundByIndexes: boolean;
 }
 
 /**
- * How a statement says that one index serves it, so that any plan of it is a scan of that index, also one that was made for
- * other values. An index column that equals a value would decide nothing, and Postgres might scan another index instead.
+ * How a statement is written so that every plan of it scans this index, even a plan made for other values. A plain `=` would
+ * remove the column from the order, and Postgres might then choose another index.
  */
 interface WholeScan {
   /** The condition, with each `=` as two bounds. */
   bounds: Expression | null;
-  /** The columns of the index before those that the order names. */
+  /** The index columns in front of the sort keys. */
   lead: readonly SortKey[];
 }
 
 /** An index whose ties are in the order of ids, in the direction of its last field. */
 type IndexOrder = readonly OrderedField[];
 
-/** How an entity's records that meet a condition are read in the order of the keys. */
+/** How the records that meet a condition are read in the order of the keys. */
 export function serve(entity: Entity, condition: Expression | null, keys: readonly SortKey[]): Serving {
   const order = orderIn(entity, keys);
   const filters = filtersOf(condition);
-  // An index may have `createdAt` where the id would decide too.
+  // An index may have `createdAt` as a column where the id alone would decide too.
   const orders = [order, orderOfKeys(order.keys)];
   const matches = indexesOf(entity).flatMap((index) => orders.map((one) => match(entity, index, filters, one)));
   const [best] = matches.filter((found) => found !== null).sort((a, b) => b.lead.length - a.lead.length);
@@ -63,7 +64,7 @@ function areIndexed(entity: Entity, { all }: Filters): boolean {
   return all.every(({ subject, operator }) => first.has(nameOf(subject.field)) && RANGES.has(operator));
 }
 
-/** How far indexes serve a list: more is better, from 0 for one whose records are all sorted. */
+/** How well indexes serve a list: higher is better, and 0 means that all its records are sorted. */
 export function gradeOf({ scan, whole, fixed }: Serving): number {
   if (whole !== null) return WHOLE;
   return scan === null ? 0 : scan === 'by first key' ? 1 : 2 + fixed;
@@ -78,7 +79,7 @@ function bounded(comparison: Comparison): Expression {
 }
 
 interface Filters {
-  /** What each record must equal, by slot or system key. */
+  /** The fields that the condition fixes to one value, by slot or system key. */
   fixed: ReadonlySet<string>;
   /** All comparisons of a conjunction, or null for any other condition. */
   all: readonly Comparison[] | null;
@@ -100,7 +101,7 @@ function conjunction(expression: Expression): readonly Expression[] {
 
 const known = new WeakMap<Entity, IndexOrder[]>();
 
-/** The indexes whose last column is the id. Derived once for each definition: a list needs them before all else. */
+/** The indexes whose last column is the id. Derived once per definition, because every list needs them first. */
 function indexesOf(entity: Entity): IndexOrder[] {
   const indexes = known.get(entity) ?? indexesIn(entity);
   known.set(entity, indexes);
@@ -120,7 +121,7 @@ function indexesIn(entity: Entity): IndexOrder[] {
 interface Match {
   order: Order;
   scan: Scan;
-  /** The fields of the index that the filters fix, in the order in which the scan has them. */
+  /** The fixed fields of the index, in the direction of the scan. */
   lead: readonly SortKey[];
   isWhole: boolean;
 }
@@ -134,7 +135,7 @@ function match(entity: Entity, index: IndexOrder, { fixed, all }: Filters, order
   const ties = index.at(-1)?.isDescending === true;
   const isForward = ties === isIdDescending;
   const isAlong = rest.every(({ isDescending }, i) => (isDescending === deciding[i]?.isDescending) === isForward);
-  // Backward, missing values come first: of the first key they are read apart.
+  // A backward scan returns missing values first. The segments handle this for the first key only.
   const isPossible = isForward || deciding.slice(1).every((key) => !mayBeMissing(entity, key));
   if (!isAlong || !isPossible) return null;
   const used = new Set(index.slice(0, count + 1).map(({ ref }) => nameOf(ref)));
@@ -153,7 +154,7 @@ function mayBeMissing({ byKey }: Entity, { field }: SortKey): boolean {
   return byKey.get(field.key)?.required !== true;
 }
 
-/** Whether an index is in the order of the first key, ascending, so that Postgres sorts only what is equal in it. */
+/** Whether an index has the first key in ascending order, so that Postgres sorts only records with equal values. */
 function isByFirstKey(entity: Entity, { deciding: [first] }: Order): boolean {
   const isUnique = entity.fields.some(({ unique, ref }) => unique && isOf(first, ref));
   return isUnique || indexesOf(entity).some(([column]) => column?.isDescending === false && isOf(first, column.ref));

@@ -1,7 +1,7 @@
-// A read that several callers request at once, such as the list that every dashboard reloads after a change, runs once for all
-// who wait. Two equal statements run at a time, and callers that arrive meanwhile share the next one, which starts after each of
-// them has asked, so no caller gets rows older than its request. Statements are equal when their text and values are, row
-// filters included. With 16 connections on one list, Postgres needs 0.4 times the CPU and the service half.
+// Shares a read that several callers request at once, such as the list that every dashboard reloads after a change. At most two
+// equal statements run at a time. Callers that arrive meanwhile share the next one, which starts after each of them has asked,
+// so no caller gets rows older than its request. Statements are equal when their texts and values are equal, row filters
+// included. With 16 connections on one list, Postgres needs 0.4 times the CPU and the service half.
 // Contract: interface#list, neighbours#byte-budgets.
 import type { Entity } from '../../entities/field.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
@@ -18,7 +18,7 @@ interface Read {
 const UNLIMITED = Number.POSITIVE_INFINITY;
 const shared = new SharedStatements<null, Read>({ itemsMax: UNLIMITED, waitingMax: UNLIMITED });
 
-/** The rows of a statement on an entity's records. A dry run and a traced request have statements of their own. */
+/** The rows of a statement on an entity's records. A dry run and a traced request do not share statements. */
 export async function readShared<T>(
   queries: Queries,
   entity: Entity,
@@ -36,7 +36,7 @@ export async function readShared<T>(
   };
   const { text, parameters } = compile(query);
   const key = `${budget?.max} ${JSON.stringify(parameters)} ${text}`;
-  // A read always has a result.
+  // A read always resolves to a result.
   const { rows, bytes } = (await shared.run(entity, key, null, read)) as Read;
   if (!isOwn) await budget?.takeWaiting(bytes);
   return rows as readonly T[];

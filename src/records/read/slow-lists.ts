@@ -1,7 +1,7 @@
-// Counts lists that are slow and that no index serves, by combination of filters and sort keys. Each process adds what it has
-// counted every FLUSH_MS to platform.slow_lists, whose rows are those of an hour. A tenant with many combinations drops its own: in a process
-// further ones until the next flush, in the table those that have taken the least time. A process that is killed, or cannot
-// reach the database, loses what it has counted since the last flush. Times are milliseconds.
+// Counts slow lists that no index serves, by combination of filters and sort keys. Each process adds its counts to
+// platform.slow_lists every FLUSH_MS; a row there is the count of one hour. A tenant with too many combinations loses only its
+// own: a process drops new ones until the next flush, and the table drops the ones with the least total time. A process that is
+// killed, or cannot reach the database, loses its counts since the last flush. Times are milliseconds.
 // Contract: decisions#advice.
 import { type App, perApp } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
@@ -16,14 +16,14 @@ import type { Serving } from './serving.ts';
 const FLUSH_MS = 2_000;
 const { perEntity, perTenant, waiting, characters, keptHours } = LIMITS.advice;
 
-/** Of one combination. */
+/** The count of one combination. */
 interface SlowList {
   tenant_id: string;
   entity_id: string;
   combination: string;
   seen: number;
   total_ms: number;
-  /** How many took how long: `stepOf`. */
+  /** The number of lists per step of duration: see `stepOf`. */
   durations: number[];
 }
 
@@ -72,8 +72,9 @@ class SlowLists {
   }
 
   /**
-   * What `read` reads of the stored lists, and those of the entity that are not stored yet. A call waits only for a flush that
-   * runs, and starts none: a flush is the work of all tenants, and one tenant's calls would make it run all the time.
+   * Reads the stored lists with `read`, and adds the entity's lists that are not stored yet. A call waits only for a running
+   * flush and starts none: a flush stores the counts of all tenants, and the calls of one tenant would make it run all the
+   * time.
    */
   async withUnstored<T>(
     { id, tenantId }: Entity,
@@ -83,7 +84,7 @@ class SlowLists {
       if (this.#begun > this.#ended) await this.#queue.run(async () => undefined);
       const before = this.#begun;
       const stored = await read();
-      // What has been stored meanwhile may be in both, or in neither.
+      // Lists stored meanwhile may be in both results, or in neither.
       if (this.#begun > before) continue;
       const own = [...(this.#byTenant.get(tenantId)?.values() ?? [])];
       return { stored, unstored: own.filter((list) => list.entity_id === id) };
@@ -98,7 +99,7 @@ function newList(tenantId: string, entityId: string, combination: string): SlowL
 
 const slowListsOf = perApp((app) => new SlowLists(app));
 
-/** Counts a list whose statements took so long. */
+/** Counts a list whose statements took `ms`. */
 export function countSlowList(
   app: App,
   entity: Entity,
@@ -132,8 +133,8 @@ export function startSlowLists(app: App): Worker {
 }
 
 /**
- * One at a time, since two would lock rows in different orders. The tenants are locked against deletion; one that is being
- * deleted is left out. An entity that has been dropped has no counters.
+ * Only one process stores at a time, since two would lock rows in different orders. The tenants are locked against deletion; a
+ * tenant that is being deleted is skipped. A dropped entity, which has no counters any more, is skipped too.
  */
 async function store(tx: Tx, lists: readonly SlowList[]): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.slow_lists'))`);
@@ -164,14 +165,14 @@ async function store(tx: Tx, lists: readonly SlowList[]): Promise<void> {
       and (r.of_entity > ${perEntity}::int or r.of_tenant > ${perTenant}::int)`);
 }
 
-/** A combination of an entity that was seen lately. */
+/** A combination that was counted lately. */
 export interface SeenCombination {
   combination: string;
   seen: number;
   p50Ms: number;
 }
 
-/** Those that have taken the most time come first. Other processes add what they have counted within FLUSH_MS. */
+/** The combinations that have taken the most time come first. Other processes add their counts within FLUSH_MS. */
 export async function seenCombinations(app: App, entity: Entity): Promise<SeenCombination[]> {
   const { id, tenantId } = entity;
   const read = () =>
@@ -193,7 +194,10 @@ export async function seenCombinations(app: App, entity: Entity): Promise<SeenCo
     .slice(0, perEntity * 4);
 }
 
-/** Durations are counted in steps of a fourth of a power of two, so that those of all processes and hours add up; up to a minute. */
+/**
+ * Durations are counted in steps of a quarter of a power of two, up to a minute, so that the counts of all processes and hours
+ * add up.
+ */
 const STEPS = 64;
 const STEPS_PER_DOUBLING = 4;
 

@@ -25,7 +25,9 @@ const TENANT_TOTALS_MAX = 1_000;
 const KEY_MAX = 4_000;
 /** Longer names are kept as their hashes. */
 const NAME_MAX = 100;
-/** By tenant, so that one with many conditions evicts its own totals; the tenant and the total cached last are last. */
+/**
+ * By tenant, so that a tenant with many conditions evicts only its own totals. In both maps, the totals cached last come last.
+ */
 const totalsOf = perApp(() => ({ size: 0, byTenant: new Map<string, Map<string, CachedTotal>>() }));
 
 /** A one-row query of an entity's counters. */

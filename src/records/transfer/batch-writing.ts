@@ -1,7 +1,8 @@
-// Writes the batches of an import, or of another upload of that size, one after the other, each while the next one is read and,
-// if its writer can, prepared: that takes the process about as long as Postgres then needs for the statement, and made imports
-// 1.6 times as fast with two processors. Batches of 1,000 lines instead of 500 were no faster. A batch may take several
-// megabytes and a tenant may upload many files at once, so the batches of a process wait for a slot, by tenant.
+// Writes the batches of an import, or of another upload of that size, one after the other. While one batch is written, the next
+// one is read and, if its writer can, prepared: preparing takes the process about as long as Postgres then needs for the
+// statement, so imports are 1.6 times as fast with two processors. Batches of 1,000 lines instead of 500 were no faster. A
+// batch may take several megabytes and a tenant may upload many files at once, so the batches of a process wait for a slot, by
+// tenant.
 // Failures: a batch that fails is reported when the next one begins, and at the end; no later one is written.
 // Contract: decisions#import, portability#import.
 import { type App, perApp } from '../../app.ts';
@@ -13,21 +14,21 @@ import type { Turn } from '../write/context.ts';
 
 const { batchesWriting: slots, batchesWaiting: shareWaitingMax } = LIMITS.transfer;
 
-/** Slots for the batches of a process, also of other work of that size. */
+/** Slots for the batches of a process, and for other work of that size. */
 export const importWriters = perApp(() => new Semaphore({ name: 'imports', slots, shareWaitingMax, limitsLong: true }));
 
-/** A batch is not written: the cause tells why. */
+/** The batch was not written; `cause` is the error of the batch before it. */
 export class NotWritten extends Error {
   constructor(cause: unknown) {
     super('a batch is not written', { cause });
   }
 }
 
-/** A batch is to be prepared again, so that its records get later ids than those of the batch before, which was too. */
+/** The batch must be prepared again: the batch before it was, so this one's records would otherwise have earlier ids. */
 export class PreparedTooEarly extends LostRace {}
 
 class WrittenBatch {
-  /** Resolves when the batch and those before are written or have failed. */
+  /** Resolves when this batch and all earlier ones have been written or have failed. */
   ended: Promise<void> = Promise.resolve();
   hasFailed = false;
   /** Resolves when a statement of the batch may run. */

@@ -1,14 +1,14 @@
-// The response of an export: a file whose reader may pause for longer than a request's client may, until the export is cut.
+// The response of an export: a file. Its reader may pause for longer than other clients may, until the export is aborted.
 // Failures: those of opening the body.
 // Contract: decisions#export, neighbours#byte-budgets.
 import { keepOwnIdle, type SetIdle } from '../../http/own-idle.ts';
 import { LIMITS } from '../../limits.ts';
 
 export const NDJSON = 'application/x-ndjson; charset=utf-8';
-/** A reader that takes nothing does not see the end either: the server then closes its connection. */
+/** A reader that has stopped reading does not notice the abort, so the server closes its connection after this time. */
 const CUT_IDLE_S = 1;
 
-/** `open` resolves to the body, and calls its argument when it is cut. */
+/** `open` resolves to the body, and calls its argument when the export is aborted. */
 export async function download(
   request: Request,
   { type, name }: { type: string; name: string },

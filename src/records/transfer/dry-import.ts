@@ -1,8 +1,7 @@
-// The dry run of an import: each batch is tried in a transaction of its own, so that however large the file is, others never
-// wait for more than one batch, and memory stays small. What earlier batches would have stored is not there for later
-// ones: of their records the values of unique fields are remembered, each as 64 bits of its digest, so that a
-// repetition within the file is refused, or changed by an upsert, as the import would. Beyond `VALUES_MAX` values,
-// repetitions are no longer noticed across batches.
+// The dry run of an import: each batch is tried in a transaction of its own. However large the file is, others never wait for
+// more than one batch, and memory stays small. Since each batch is rolled back, later batches do not see its records. The dry
+// run therefore remembers 64 bits of the digest of each unique value, so that a repetition within the file is refused, or
+// changed by an upsert, as the import would. Beyond `VALUES_MAX` values, it no longer notices repetitions across batches.
 // Contract: trying#imports.
 import { createHash } from 'node:crypto';
 import type { TenantCaller } from '../../access/caller.ts';
@@ -49,7 +48,7 @@ export class DryImport {
     return outcomes;
   }
 
-  /** Throws the 409 of a value that an earlier line has. */
+  /** Throws a 409 when an earlier line has the same unique value. */
   #tried(
     caller: TenantCaller,
     { entity }: AccessScope,
@@ -77,7 +76,10 @@ function digestOf(name: string, text: string): bigint {
 
 const SHARDS = 256;
 
-/** A set of 64-bit numbers other than 0, of at most `max`: 16 to 32 bytes for each. In shards, since growing one takes time. */
+/**
+ * A set of at most `max` 64-bit numbers other than 0, which takes 16 to 32 bytes for each. It has shards, since growing a large
+ * table takes time.
+ */
 class Digests {
   readonly #shards = Array.from({ length: SHARDS }, () => new Shard());
   #size = 0;
@@ -121,7 +123,7 @@ class Shard {
   }
 }
 
-/** Where the number is, or would be. */
+/** The slot where the number is, or would be stored. */
 function slotOf(slots: BigUint64Array, digest: bigint): number {
   const mask = slots.length - 1;
   let slot = Number(digest & 0xffff_ffffn) & mask;

@@ -1,6 +1,6 @@
-// The body of an export: reads rows while the client reads lines, and holds few of either. A failure after the first byte
-// aborts the connection, so that a truncated file never looks complete. So does a reader that takes nothing for long: it
-// holds a database connection that others may be waiting for.
+// The body of an export: reads rows at the pace at which the client reads lines, and keeps few of either. A failure after the
+// first byte aborts the connection, so that a truncated file never looks complete. So does a reader that takes nothing for
+// long, because it holds a database connection that others may be waiting for.
 // Contract: decisions#export, neighbours#byte-budgets.
 import { giveWay } from '../../runtime/event-loop.ts';
 import { slices } from '../../runtime/slices.ts';
@@ -13,7 +13,7 @@ export interface LineWriter<Row> {
 }
 
 export interface ReaderLimits {
-  /** How long a reader may take nothing, and how long while others wait for its connection, in milliseconds. */
+  /** How long a reader may take nothing, and how long it may while others wait for its connection, in milliseconds. */
   stalledMs: number;
   stalledWaitedForMs: number;
   /** Whether others wait for a connection such as this export's. */

@@ -26,7 +26,8 @@ import { type Column, csvRecord, EXPORT_COLUMNS, recordJson } from './stored-row
 export type Format = 'csv' | 'ndjson';
 
 /**
- * `onCut` is called when the export is aborted, which a change of the caller's rights does too. Rejects before the first byte for invalid parameters or an unavailable database.
+ * `onCut` is called when the export is aborted, for example because the caller's rights have changed. Rejects before the first
+ * byte for invalid parameters or an unavailable database.
  */
 export async function exportRecords(
   app: App,
@@ -51,8 +52,9 @@ export async function exportRecords(
 }
 
 /**
- * The lines of the rows, as one of the few exports that a share, such as a tenant, may run at once. Rejects with 429, and with
- * the failure of the first batch, while that can still set the status; `onCut` is called when the export is aborted later.
+ * The lines of the rows. A share, such as a tenant, may run only a few exports at once: rejects with 429 beyond that. Also
+ * rejects with the failure of the first batch, while that can still set the status; `onCut` is called when the export is
+ * aborted later.
  */
 export async function openExport<Row>(
   app: App,
@@ -74,7 +76,7 @@ export async function openExport<Row>(
   });
 }
 
-/** The batches, each only if the caller has the same rights as at the start. */
+/** The batches, each only while the caller has the same rights as at the start. */
 export async function* permitted<T>(
   batches: AsyncIterable<T>,
   { rights, role, email }: TenantCaller,

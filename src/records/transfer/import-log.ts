@@ -1,5 +1,5 @@
-// The log of imports: which events are those of an import. They carry its id, and lie between two numbers of the outbox, so
-// that finding them reads no index of their own.
+// The log of imports: which events belong to an import. They carry its id and lie between two numbers of the outbox, so that
+// finding them needs no index of its own.
 // Contract: decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -20,7 +20,10 @@ export async function beginImport(app: App, { tenant, id: actor }: TenantCaller,
   return id;
 }
 
-/** Records that no further events of an import follow, even when its client has gone. Never rejects: what is written is kept. */
+/**
+ * Records the end of an import: it causes no further events. Runs even when the client has gone, and never rejects: what is
+ * written is kept.
+ */
 export async function endImport(app: App, id: string): Promise<void> {
   const end = sql`update platform.imports set last_seq = ${LAST_EVENT} where id = ${id}::uuid`;
   await withoutSignal(() => app.db.rows(end)).catch((cause: unknown) => {
@@ -28,7 +31,7 @@ export async function endImport(app: App, id: string): Promise<void> {
   });
 }
 
-/** Between which numbers the events of an import lie; of one that has not ended, up to now. 404. */
+/** The numbers of the outbox between which the events of an import lie; up to now if it has not ended. 404. */
 export async function spanOfImport(
   app: App,
   { tenant }: TenantCaller,

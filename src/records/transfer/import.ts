@@ -1,6 +1,6 @@
-// Imports a body of any size in constant memory. While one batch is written, the next is read; not while it waits. A batch is one
-// statement, written with the rights that the caller has then, and is kept when a later one fails or the upload is aborted;
-// rejected lines are skipped and reported.
+// Imports a body of any size in constant memory. While one batch is written, the next is read; while a batch waits for its
+// slot, nothing is read. A batch is one statement, written with the rights that the caller has at that time. It is kept when a
+// later batch fails or the upload is aborted; rejected lines are skipped and reported.
 // Contract: decisions#import.
 import { type Static, Type } from '@sinclair/typebox';
 import type { CallerNow } from '../../access/authenticate.ts';
@@ -46,7 +46,7 @@ export const ImportReport = Type.Object({
 type ImportReport = Static<typeof ImportReport>;
 
 const { batchRows, batchBytesMax, errorsReported, errorCharacters } = LIMITS.transfer;
-/** A batch of more is not prepared while another is written. */
+/** A batch of more bytes is not prepared while another is written. */
 const aheadBytesMax = 1.25 * batchBytesMax;
 const nothing = async (): Promise<void> => undefined;
 
@@ -54,7 +54,7 @@ export interface ImportInput {
   format: ImportFormat;
   /** The unique field by which a line finds the record to change, or `id` if ids are kept; without it, each creates one. */
   upsert?: string | undefined;
-  /** Set to try it: what it would cause is added to it. */
+  /** Set for a dry run; the effects that the import would have are added to it. */
   dryRun?: DryRun | null;
   /** `keep`: new records get the ids of the file. */
   ids?: 'keep' | 'new' | undefined;
@@ -86,10 +86,10 @@ export async function importRecords(
   const catalog = await catalogOf(app, caller.tenant);
   const read = lineParser({ caller, catalog, scope }, { format, delimiter, keepsIds, upsert });
   const addAll = async (some: Line[]): Promise<void> => {
-    // A line is dropped when it has been read: its text need not be held while its values are written.
+    // Each line is released once it is read: its text need not be held while its values are written.
     some.reverse();
     for (let line = some.pop(); line !== undefined; line = some.pop()) {
-      // Parsing a line of a megabyte takes up to 30 ms, and many files may have reached one.
+      // Parsing a line of a megabyte takes up to 30 ms, and many imports may do so at once.
       const way = giveWay();
       if (way !== undefined) await way;
       if (writer.add(line, await read(line))) await writer.flush();
@@ -108,12 +108,12 @@ export async function importRecords(
   }
 }
 
-/** An upsert needs one of its rights; each record the one of what it turns into. */
+/** An upsert needs the right to create or to update; each record is then checked for the right that its outcome needs. */
 function requireRightFor({ op }: BatchKind, caller: TenantCaller, entityName: string): void {
   requireOneRight(caller, op === 'upsert' ? ['create', 'update'] : ['create'], entityName);
 }
 
-/** Of a body, in bytes: finding the lines in one takes a few milliseconds, even if all are empty. */
+/** Bytes of the body that are split at once: finding the lines in them takes a few milliseconds, even if all are empty. */
 const PIECE = 16_384;
 
 export async function* inPieces(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -135,7 +135,7 @@ export async function* uploaded(body: AsyncIterable<Uint8Array>): AsyncGenerator
   }
 }
 
-/** Where a line is in the file. Not its text: a line may be a megabyte, and its values are held as well. */
+/** The position of a line in the file, without its text: a line may be a megabyte, and its values are held as well. */
 type Place = Pick<Line, 'line' | 'item'>;
 /** A line of the file that has values. */
 type ImportItem = Pick<BatchItem, 'id' | 'body'> & { at: Place };
@@ -147,7 +147,7 @@ class BatchWriter {
   readonly #writing: BatchWriting;
   #counts = { created: 0, updated: 0, deleted: 0 };
   #refused = 0;
-  /** The last line of the batches that have been written. */
+  /** The last line that has been written. */
   #through = 0;
   #errors: ImportReport['errors'] = [];
 
@@ -206,7 +206,7 @@ class BatchWriter {
     const bytes = this.#bytes;
     this.#batch = [];
     this.#bytes = 0;
-    // Those of large records are in memory one at a time.
+    // Batches of large records are in memory one at a time.
     if (bytes > aheadBytesMax) await this.#writing.start(() => this.#write(batch, nothing));
     else await this.#writing.startAhead((turn) => this.#write(batch, turn));
   }
@@ -239,7 +239,7 @@ class BatchWriter {
     return caller;
   }
 
-  /** Waits for the turn. What was prepared before is only written if the caller may still write. */
+  /** Waits for the turn of the batch. A batch that was prepared ahead is written only if the caller still has the right. */
   async #admitted(turn: Turn, isPrepared: boolean): Promise<void> {
     await turn(isPrepared);
     if (!isPrepared) return;
@@ -248,7 +248,10 @@ class BatchWriter {
     });
   }
 
-  /** The lines as items, with ids for the records that they name by a unique field; the others are refused. */
+  /**
+   * The lines as items, in which relations named by a unique field become ids; lines whose relations have no target are
+   * refused.
+   */
   async #related(caller: TenantCaller, lines: readonly ImportItem[], turn: Turn): Promise<BatchItem[]> {
     const items = lines.map(({ id, body }, index) => ({ index, id, body }));
     if (!lines.some(({ body }) => Object.keys(body).some((name) => name.includes('.')))) return items;

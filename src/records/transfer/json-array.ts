@@ -1,7 +1,8 @@
-// Splits a JSON array of any size into its items, in constant memory. It may stand in an object, under `items`, `data` or
-// `records`, as APIs answer. An item is not parsed here: one that is too long or no JSON is reported by whoever reads it, and
-// reading continues with the next.
-// Failures: 400 for anything that is no array, and for one that does not end. Contract: decisions#import.
+// Splits a JSON array of any size into its items, in constant memory. The array may be in an object, under `items`, `data` or
+// `records`, as APIs return it. Items are not parsed here: an item that is too long or not JSON is reported when it is parsed,
+// and reading continues with the next one.
+// Failures: 400 when the body is not an array, or when the array does not end.
+// Contract: decisions#import.
 import { invalidField, type ServiceError } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import type { Line } from './lines.ts';
@@ -14,14 +15,14 @@ const SPACE = new Set([0x20, 0x09, 0x0d, LINE_FEED]);
 const BYTE_ORDER_MARK = new Set([0xef, 0xbb, 0xbf]);
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** What comes next: of the file, of the object around the array, of the array. */
+/** What the parser expects next: of the file, of the object around the array, or of the array. */
 type Expected = 'start' | 'name' | 'colon' | 'value' | 'other value' | 'first item' | 'item' | 'in item' | 'end';
 
 export class JsonArrayReader {
   #expected: Expected = 'start';
   #isInObject = false;
   #name: number[] = [];
-  /** Within a value: the open brackets, and whether in a text or after a backslash in it. */
+  /** Within a value: the number of open brackets, and whether the position is in a string, or after a backslash in one. */
   #depth = 0;
   #inText = false;
   #isEscaped = false;
@@ -60,7 +61,7 @@ export class JsonArrayReader {
     return [];
   }
 
-  /** Takes a byte outside of items. Whether an item begins with it. */
+  /** Takes a byte outside of items. Returns whether an item begins with it. */
   #begins(byte: number): boolean {
     if (this.#expected === 'other value') return this.#skip(byte);
     if (this.#inText) return this.#nameByte(byte);
@@ -90,7 +91,7 @@ export class JsonArrayReader {
         this.#expected = 'other value';
         return this.#skip(byte);
       case 'end':
-        // What follows in the object is of no interest.
+        // The rest of the object does not matter.
         if (!this.#isInObject) throw this.#fault('has something after the array');
         return false;
       default:

@@ -14,7 +14,7 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export class LineReader {
   readonly #isCsv: boolean;
-  /** The current record so far: one buffer for all, of which each has its text. */
+  /** The bytes of the current record so far. The buffer is reused; each record copies its text out of it. */
   #held = new Uint8Array(0);
   #bytes = 0;
   #inQuotes = false;

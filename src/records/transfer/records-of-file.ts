@@ -1,6 +1,6 @@
-// The values in the lines of a file: of CSV, whose first line names the columns, or of JSON. Columns and members of system
+// Reads the values in the lines of a file: CSV, whose first line names the columns, or JSON. Columns and members of system
 // fields are ignored, except an id that is kept.
-// Failures: 400 for a header that does not match the entity; the problem of any other line is its own.
+// Failures: 400 for a header that does not match the entity; a problem of another line affects only that line.
 // Contract: decisions#import.
 import { specOf } from '../../entities/field-types.ts';
 import { invalid, invalidField, type Problem } from '../../errors.ts';
@@ -23,7 +23,7 @@ export type ParsedLine = { id: string; values: JsonObject } | { problem: string 
 
 export interface FileOptions {
   format: ImportFormat;
-  /** Of CSV; by itself it is found from the header. */
+  /** The delimiter of CSV; found from the header when it is not given. */
   delimiter?: string | undefined;
   /** Whether new records get the ids of the file. */
   keepsIds: boolean;
@@ -51,10 +51,10 @@ function withId(id: unknown, values: JsonObject, { keepsIds }: FileOptions): Par
 }
 
 const MISPLACED_QUOTES = 'has misplaced quotes (see RFC 4180)';
-/** A header without problems has fewer; one with a cell more has as many problems as are listed. */
+/** The cells of a header that are read. A valid header has fewer; a longer one has as many problems as are listed. */
 const HEADER_CELLS_MAX = LIMITS.entity.fieldsMax + Object.keys(SYSTEM_FIELDS).length + headerProblemsMax;
 
-/** A member of the values, and how its cells are read. */
+/** A member of the values, and how to read its cells. */
 interface Column {
   key: string;
   read(cell: string): unknown;
@@ -105,7 +105,7 @@ function columnNamed(relating: Relating, key: string): Column | { problem: strin
   return { key, read: relation.type === 'relation' ? read : (cell) => listIn(cell).map(read) };
 }
 
-/** A list of JSON, or of texts separated by commas. */
+/** A list, as a JSON array or as texts separated by commas. */
 function listIn(cell: string): string[] {
   const list = parseValue(cell);
   if (Array.isArray(list)) return list.map(String);

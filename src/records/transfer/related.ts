@@ -1,6 +1,7 @@
-// Relations by a unique field of their target, `company.code`: the values of a batch are resolved to ids, with one query for each
-// such column. The caller must be able to read the target; a record that it cannot see is not found.
-// Failures: the problem of a line. Contract: decisions#import.
+// Relations named by a unique field of their target, as in `company.code`: the values of a batch are resolved to ids, with one
+// query per column. The caller must be able to read the target; records that it cannot see are not found.
+// Failures: a problem of the line.
+// Contract: decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
@@ -30,7 +31,7 @@ interface Related {
 
 const UNKNOWN = 'is not a field of this entity';
 
-/** What `relation.field` names. A relation, target or field that the caller may not see is unknown. */
+/** The relation and field that `relation.field` names. A relation, target or field that the caller may not see is unknown. */
 export function relatedBy({ caller, catalog, scope }: Relating, name: string): Related | { problem: string } {
   const dot = name.indexOf('.');
   const relation = dot < 0 ? undefined : scope.entity.byKey.get(name.slice(0, dot));
@@ -58,7 +59,7 @@ export async function resolveRelated(
     const related = relatedBy(relating, name);
     const ids = 'problem' in related ? new Map<string, string>() : await idsOf(queries, related, holders, name);
     for (const [i, members] of holders) {
-      // A batch has 30,000 names, or values.
+      // A batch may have 30,000 names or values.
       const way = giveWay();
       if (way !== undefined) await way;
       const problem = 'problem' in related ? related.problem : replace(members, name, related, ids);
@@ -108,12 +109,12 @@ async function idsOf(
   return new Map(rows.map(({ id, value }) => [textOf(by, value), id]));
 }
 
-/** As a value of the relation would be. */
+/** Whether there are more values than a relation may have. */
 function isTooLong(given: unknown): boolean {
   return Array.isArray(given) && given.length > ITEMS_MAX;
 }
 
-/** Puts the id, or ids, in the place of the values. */
+/** Replaces the values by the id or ids. */
 function replace(
   members: JsonObject,
   name: string,

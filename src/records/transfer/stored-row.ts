@@ -1,6 +1,6 @@
-// A row of an export as the database sends it, in bytes. A small row becomes a record. Of a large one, NDJSON copies texts
-// from the row to the file as they are, without a decoded copy: Postgres escapes JSON as JSON.stringify does. CSV copies what
-// has no escapes, and decodes the rest in parts.
+// A row of an export as the database sends it, in bytes. A small row is decoded into a record. Of a large row, NDJSON copies
+// texts from the row to the file as they are, without decoding them: Postgres escapes JSON as JSON.stringify does. CSV copies
+// texts without escapes, and decodes the others in parts.
 // Contract: decisions#export, neighbours#byte-budgets.
 import type { Buffer } from 'node:buffer';
 import type { Entity, Field } from '../../entities/field.ts';
@@ -12,9 +12,9 @@ import { sql } from '../../runtime/sql.ts';
 import { type RecordRow, shape } from '../row.ts';
 import { csvCell, csvLine, quotedPart } from './csv.ts';
 
-/** Bytes of stored values from which on a row is not decoded as a whole. */
+/** A row with more bytes of stored values than this is not decoded as a whole. */
 const LARGE_ROW = 131_072;
-/** Bytes of a value that is worth a piece of its own. */
+/** Bytes from which a value becomes a piece of its own. */
 const LARGE_VALUE = 8_192;
 /** Bytes of a long text that are decoded at once. */
 const PART = 32_768;
@@ -27,7 +27,7 @@ const LETTER_U = 0x75;
 export const EXPORT_COLUMNS = sql`r.data,
   concat(r.id, chr(10), r.created_at, chr(10), r.updated_at, chr(10), r.created_by, chr(10), r.updated_by, chr(10), r.version)`;
 
-/** What a record is shaped from. */
+/** The row in the decoded form that `shape` takes. */
 function decodedRow(raw: RawRow): RecordRow {
   return rowOf(raw, JSON.parse(String(raw[DATA])));
 }
@@ -79,7 +79,7 @@ export function* csvRecord(raw: RawRow, entity: Entity, columns: readonly Column
   yield '\n';
 }
 
-/** A long text in quotes. What has no escapes, and so no quotes either, is the same in both formats. */
+/** A long text in quotes. A text without escapes, and therefore without quotes, is the same in JSON and CSV. */
 function* longCell(column: Column, json: Buffer): Generator<string | Uint8Array> {
   yield `"${guardOf(column, json)}`;
   const last = json.length - 1;
@@ -93,7 +93,10 @@ function* longCell(column: Column, json: Buffer): Generator<string | Uint8Array>
   yield '"';
 }
 
-/** What the cell has before its text. Only the first character that is no apostrophe decides on that. */
+/**
+ * The apostrophe that protects the cell from being run as a formula, if it needs one. The first character that is not an
+ * apostrophe decides.
+ */
 function guardOf(column: Column, json: Buffer): string {
   let at = 1;
   while (json[at] === APOSTROPHE) at += 1;
@@ -107,7 +110,7 @@ function decoded(json: Buffer, start: number, end: number): string {
   return JSON.parse(`"${json.toString('utf8', start, end)}"`);
 }
 
-/** Where a part of a text of about so many bytes ends: after whole characters and escapes. */
+/** The end of a part of about this many bytes, which divides no character and no escape. */
 function endOfPart(json: Buffer, start: number, bytes: number): number {
   const last = json.length - 1;
   let end = start;
@@ -140,7 +143,9 @@ export function rowOf(raw: RawRow, data: SlotValues): RecordRow {
   };
 }
 
-/** The members of an object that Postgres has written, `{"f1": "text", "f2": [1, 2]}`: slots and the bytes of their values. */
+/**
+ * Iterates the members of an object as Postgres writes it, `{"f1": "text", "f2": [1, 2]}`: slots and the bytes of their values.
+ */
 function* membersOf(json: Buffer): Generator<[slot: string, value: Buffer]> {
   for (let at = 1; json[at] === QUOTE; ) {
     const colon = endOfText(json, at);

@@ -1,6 +1,6 @@
-// The statements of blind writes, each for one record or for several that share it. Of several, those that another
-// transaction has locked are left out: they would make the others wait. A blind write of one record waits.
-// The caller finds out why a record was left out.
+// The statements of blind writes, for one record or for several that share a statement. A shared statement skips records that
+// another transaction has locked, because waiting for them would delay all the others; a blind write of one record waits. The
+// caller finds out why a record was skipped.
 import type { Entity } from '../../entities/field.ts';
 import type { SlotValues } from '../../entities/values.ts';
 import { FORMER_VALUES } from '../../events/before-image.ts';
@@ -16,7 +16,7 @@ import { apply, isCurrent, isOneOf, type RecordTarget, touched } from './stateme
 export interface RowPatch {
   set: SlotValues;
   cleared: readonly string[];
-  /** Null for an empty one; undefined when it does not change. */
+  /** The new search vector; null for an empty one, undefined when it does not change. */
   searchVector: string | null | undefined;
 }
 
@@ -27,9 +27,9 @@ export interface BlindPatch extends RecordTarget {
 }
 
 /**
- * Changes records without reading them, all of them with or all without a new search vector. Resolves to the after images, by
- * id, without those that did not match, that were changed meanwhile, or that might become larger than the limit. `b` is the
- * record as the statement found it: the bytes before are those of the version that is changed, without a lock.
+ * Changes records without reading them; either all of them or none get a new search vector. Resolves to the after images, by
+ * id. Records are skipped that do not match, that were changed meanwhile, or that might become larger than the limit. `b` is
+ * the record as the statement found it, without a lock: `bytes_before` is the size of the version that is changed.
  */
 export async function patchRows(
   publication: Publication,
@@ -94,7 +94,7 @@ export async function deleteUnread(
   return new Set(deleted.map(({ id }) => id));
 }
 
-/** Of several records, those that no other transaction has locked, as the CTE `unlocked`. */
+/** For several records: the CTE `unlocked` of the records that no other transaction has locked. */
 function unlocked(entity: Entity, targets: readonly RecordTarget[], strength: 'update' | 'no key update'): Sql {
   if (targets.length === 1) return EMPTY;
   return sql`unlocked as materialized (
@@ -104,7 +104,7 @@ function unlocked(entity: Entity, targets: readonly RecordTarget[], strength: 'u
     ),`;
 }
 
-/** Versions are accepted of a record that is written alone. */
+/** The condition on the version. Only a record that is written alone has one. */
 function versionsOf(targets: readonly RecordTarget[]): Sql {
   const versions = targets[0]?.versions ?? null;
   return versions === null ? EMPTY : sql` and ${isOneOf(sql`r.version`, versions, 'bigint')}`;

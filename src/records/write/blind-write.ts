@@ -1,7 +1,7 @@
-// Blind writes: changes of one record in a single statement, without reading it first, which concurrent ones of several
-// records share. They are possible when no rule acts, no row filter has to be checked on the after image, and the change does
-// not depend on other stored values. If not, or if the statement matches no row, the caller reads the record to find out why
-// (404, 412, 400, a changed definition).
+// Blind writes: change one record in a single statement, without reading it first. Concurrent blind writes of several records
+// share a statement. A blind write is possible when no rule acts, no row filter has to be checked on the after image, and the
+// change does not depend on other stored values. If it is not possible, or if the statement matches no row, the caller reads
+// the record to find out why (404, 412, 400, a changed definition).
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
@@ -48,7 +48,7 @@ export async function blindUpdate(
   };
   const own = { id: target.id.toLowerCase(), versions: target.versions, patch, at: new Date().toISOString() };
   const isUnique = entity.fields.some(({ unique, slot }) => unique && data[slot] !== undefined);
-  // Two statements of several unique values could wait for each other's.
+  // Two statements that each change several unique values could wait for each other.
   if (isUnique || target.versions !== null || !canShare(writing, entity, 'record.updated'))
     return (await change([own]))[0];
   const key = `${keyOfCause(publication.cause)}${patch.searchVector === undefined ? '' : ' words'}`;
@@ -71,8 +71,8 @@ export async function blindDelete(writing: Writing, scope: AccessScope, target: 
 }
 
 /**
- * The patch, or undefined when it depends on stored values: during a transition of a field, for relations (an unchanged
- * one is not checked again), and for the search vector unless all or none of the searched fields are set.
+ * The patch, or undefined when it depends on stored values: during a transition of a field; for relations, since an unchanged
+ * relation is not checked again; and for the search vector, unless the change sets all searched fields or none.
  */
 async function rowPatch(entity: Entity, data: SlotValues): Promise<RowPatch | undefined> {
   if (entity.retiredSlots.length > 0) return undefined;

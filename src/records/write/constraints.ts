@@ -29,7 +29,7 @@ export function isDuplicate(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '23505';
 }
 
-/** The 409 of a value that another record has. */
+/** The 409 for a value that another record has. */
 export function duplicateOf(field: Field | undefined, entity: Entity, caller: TenantCaller): ServiceError {
   const isHidden = field !== undefined && !visibleFields(caller, entity).some(({ id }) => id === field.id);
   if (isHidden) return conflict('a record with one of these values already exists');
@@ -41,7 +41,7 @@ export function idTaken(): ServiceError {
   return conflict('a record with this id already exists', [{ path: 'id', message: 'already exists' }]);
 }
 
-/** The rows whose id a stored record has; by position. */
+/** The rows whose id a stored record already has; by position. */
 export async function takenIds(
   { queries }: Pick<Writing, 'queries'>,
   entity: Entity,

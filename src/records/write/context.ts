@@ -17,8 +17,8 @@ import { Evaluator } from '../read/evaluator.ts';
 export const MAX_ATTEMPTS = 8;
 
 /**
- * Called before each statement of a batch, when its rows are prepared, and before it reads records. Resolves when the batches
- * before are written. Rejects if one failed, and with `LostRace` if the rows must be prepared again.
+ * Called before each statement of a batch, after its rows are prepared, and before the batch reads records. Resolves when the
+ * earlier batches are written. Rejects if one of them failed, and with `LostRace` if the rows must be prepared again.
  */
 export type Turn = (isPrepared: boolean) => Promise<void>;
 
@@ -28,7 +28,10 @@ export interface WriteContext {
   caller: TenantCaller;
   /** The transaction to write in; null to commit by itself. */
   tx: Tx | null;
-  /** Resolves when the write may begin, or its statement if it is prepared: what reads no records can be done before. */
+  /**
+   * Resolves when the write may begin. A write that is prepared ahead waits only before its statement, since preparing reads no
+   * records.
+   */
   turn?: Turn;
 }
 
@@ -41,7 +44,7 @@ export interface OpenWrite extends WriteContext {
 /** A write in a transaction. The rows it reads are locked, so that they do not change before they are written. */
 export type OpenTransaction = OpenWrite & { tx: Tx };
 
-/** A write, and the definitions that it is made for. */
+/** A write, and the definitions under which it is made. */
 export type Writing = OpenWrite & { catalog: Catalog; evaluator: Evaluator };
 export type WritingInTransaction = Writing & { tx: Tx };
 

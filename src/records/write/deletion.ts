@@ -1,8 +1,9 @@
-// Deleting records together with what refers to them: under `cascade` the referring records are deleted too, under
-// `set_null` the reference is cleared, under `restrict` the deletion is refused. Referring records are read, locked and
-// changed in batches, and of those on the way down a chain of cascades only ids are kept, so that a deletion of any size and
-// depth takes little memory; all of it is one transaction.
-// Failures: 409 under `restrict`, 503 at the transaction's deadline. Contract: decisions#fields.
+// Deleting records together with what refers to them: under `cascade` the referring records are deleted too, under `set_null`
+// the reference is cleared, under `restrict` the deletion is refused. Referring records are read, locked and changed in
+// batches, and only the ids of the records above them in a chain of cascades are kept, so that a deletion of any size and depth
+// takes little memory. All of it is one transaction.
+// Failures: 409 under `restrict`, 503 at the transaction's deadline.
+// Contract: decisions#fields.
 import { allows } from '../../access/rights.ts';
 import { accessScopeOf } from '../../entities/access-scope.ts';
 import type { Entity, Field, Reference } from '../../entities/field.ts';
@@ -32,7 +33,10 @@ export async function deleteWithReferences(
   await deletePrepared(writing, entity, doomed, new Set());
 }
 
-/** What a deletion needs of rows, whose values can go: a chain of cascades may be as long as the entity has records. */
+/**
+ * What a deletion needs of the rows; their values can be released: a chain of cascades may be as long as the entity has
+ * records.
+ */
 async function prepareDeletion(
   writing: WritingInTransaction,
   entity: Entity,
@@ -43,7 +47,7 @@ async function prepareDeletion(
   return prepared.map(({ id, version, starts }) => ({ id, version, starts }));
 }
 
-/** `deleting` holds the ids whose deletion has begun and not ended, so that a cycle of cascades ends. */
+/** `deleting` holds the ids whose deletion has begun and not ended; it breaks cycles of cascades. */
 async function deletePrepared(
   writing: WritingInTransaction,
   entity: Entity,
@@ -91,7 +95,10 @@ async function changeReferring(
   }
 }
 
-/** Clears the next batch, or prepares its deletion: its values are not kept while what refers to it is deleted. */
+/**
+ * Clears the references of the next batch, or prepares its deletion. Its values are released before what refers to it is
+ * deleted.
+ */
 async function changeNext(
   writing: WritingInTransaction,
   reference: Reference,
@@ -109,7 +116,7 @@ async function changeNext(
   return { last, doomed: [] };
 }
 
-/** Locks the next batch of records that refer to the rows. None can be added, since the rows are locked. */
+/** Locks the next batch of records that refer to the rows. No new references can appear, since the rows are locked. */
 async function nextReferring(
   writing: WritingInTransaction,
   reference: Reference,
@@ -139,7 +146,7 @@ async function nextReferring(
 }
 
 /**
- * 409 when records refer to the rows. Those that are being deleted do not count; there may be many of them, of which few refer to
+ * 409 when records refer to the rows. Records that are being deleted do not count: there may be many, few of which refer to
  * these rows.
  */
 async function requireNoReferring(
@@ -158,7 +165,7 @@ async function requireNoReferring(
   throw stillReferredTo(writing, reference, counted?.n ?? 0);
 }
 
-/** Their entity, field and number are named to those who may see them. */
+/** The 409. It names the referring entity, the field and the count only to callers who may see them. */
 function stillReferredTo(writing: WritingInTransaction, reference: Reference, count: number): ServiceError {
   const { catalog, caller } = writing;
   const entity = entityOf(writing, reference);
@@ -171,7 +178,7 @@ function stillReferredTo(writing: WritingInTransaction, reference: Reference, co
   return conflict(`still referred to by ${count} record(s) of ${entity.name}${reason}`);
 }
 
-/** Which of the records others refer to that are not among them. */
+/** Which of the records are referred to by records that are not among them. */
 export async function idsReferredTo(queries: Queries, entity: Entity, ids: readonly string[]): Promise<Set<string>> {
   const found = new Set<string>();
   for (const { entity: referring, field } of entity.references) {

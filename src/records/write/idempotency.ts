@@ -25,12 +25,12 @@ interface StoredResponse {
   is_same: boolean;
   status: number;
   headers: Record<string, string>;
-  /** Of the body. */
+  /** The size of the body. */
   bytes: number;
   slots: string;
 }
 
-/** Which field each key of a response named: by now it may name another one. */
+/** The field that each key of a response named: by now the key may name another field. */
 interface AnswerNames {
   entityId: string;
   slots: Readonly<Record<string, string>>;
@@ -54,9 +54,9 @@ interface WriteTarget {
 }
 
 /**
- * Runs a write at most once per key, then replays its response: 422 for another body, 409 while the first request runs.
- * A replay shows what the caller may see by now: without the fields that have been hidden since, and only the system fields of
- * a record that is no longer among its rows.
+ * Runs a write at most once per key, then replays its response: 422 for another body, 409 while the first request runs. A
+ * replay shows only what the caller may see by now: it omits fields that have been hidden since, and shows only the system
+ * fields of a record that is no longer among the caller's rows.
  */
 export async function idempotently<T>(
   app: App,
@@ -80,7 +80,7 @@ export async function idempotently<T>(
     key: given,
     bodyHash: sha256(JSON.stringify(body)).toString('hex'),
   };
-  // A dry run is no repetition of a call, and no call that could be repeated.
+  // A dry run neither repeats a call nor can be repeated.
   if (app.db.dryRun !== undefined) return write(autocommit(app, caller));
   return withPlace(() =>
     inTransaction(autocommit(app, caller), async (context) => {
@@ -94,7 +94,7 @@ export async function idempotently<T>(
   );
 }
 
-/** For clients that send a request again whose answer was lost: the first one will have ended soon. */
+/** For clients that lost the response and send the request again: the first one will have ended soon. */
 const RUNNING = { 'retry-after': '1' };
 
 /** The stored response, if any; 409 while another transaction holds the key. */
@@ -118,7 +118,7 @@ function isKey({ tenantId, caller, route, key }: Omit<RequestKey, 'bodyHash'>): 
   return sql`tenant_id = ${tenantId}::uuid and caller = ${caller} and route = ${route} and key = ${key}`;
 }
 
-/** 409 when the tenant's responses of the last 24 hours are as many bytes as are kept. */
+/** 409 when the kept responses of the tenant, those of the last 24 hours, have reached the limit in bytes. */
 async function requireRoom(tx: Tx, tenantId: string): Promise<void> {
   const { bytes } = await storedOf(tx, tenantId, 'idempotency_keys');
   if (bytes < LIMITS.idempotency.bytesMax) return;
@@ -127,7 +127,7 @@ async function requireRoom(tx: Tx, tenantId: string): Promise<void> {
   );
 }
 
-/** A stored response is counted like one that is made: many large ones at once would fill the memory. */
+/** A stored response counts towards the memory of responses like a new one: many large ones at once would fill the memory. */
 async function replay(
   { is_same: isSame, status, headers, bytes }: StoredResponse,
   answer: () => Promise<string>,
@@ -138,8 +138,8 @@ async function replay(
 }
 
 /**
- * A stored body without what has been hidden from its caller since. Postgres leaves it out: a body may have 16 MiB, whose
- * parsing would hold up everybody's requests.
+ * A stored body without the values that have been hidden from its caller since. Postgres removes them: parsing a body of up to
+ * 16 MiB here would delay everybody's requests.
  */
 async function keptAnswer(
   { app, caller, tx }: WriteContext & { tx: Tx },
@@ -161,13 +161,13 @@ async function keptAnswer(
   return row?.answer ?? '';
 }
 
-/** What of a kept record is shown. */
+/** The part of a kept record that the caller may see. */
 type Shown = (record: Sql) => Sql;
 
 const SYSTEM = Object.keys(SYSTEM_FIELDS);
 const SYSTEM_ONLY: Shown = (record) => onlyVisible(record, SYSTEM);
 
-/** Null names are not known: the response is of an earlier version. */
+/** `names` is null when an earlier version of the service stored the response. */
 function shownOf({ entity, fields, rowFilter }: AccessScope, names: AnswerNames | null): Shown {
   const named = fields.filter(({ key, slot }) => names === null || names.slots[key] === slot);
   const visible = [...SYSTEM, ...named.map(({ key }) => key)];
@@ -200,10 +200,13 @@ function onlyVisible(record: Sql, visible: readonly string[]): Sql {
     where m.key = any(${[...visible]}::text[]))`;
 }
 
-/** Kept responses whose text one statement looks at, and their characters. */
+/** How many kept responses one statement searches, and how many characters of them. */
 const PART = { rows: 200, length: 33_554_432 };
 
-/** Leaves only the system fields of a record in the kept responses of a tenant; each function resolves to false at the end. */
+/**
+ * Erases all but the system fields of a record in the tenant's kept responses. Each function erases a part, and resolves to
+ * false at the end.
+ */
 export function eraseAnswers({ db }: App, { tenantId, recordId }: Erasure): (() => Promise<boolean>)[] {
   let after: [string, string, string] = ['', '', ''];
   const erasePart = async (): Promise<boolean> => {

@@ -1,5 +1,5 @@
-// The insertion of one record, whose statement concurrent creations of one caller share.
-// Failures: those of each record alone; 503 for all while the database is unavailable.
+// Inserts one record. Concurrent creations of one caller share a statement.
+// Failures: the failures of each record by itself; 503 for all of them while the database is unavailable.
 // Contract: interface#records, decisions#guarantees.
 import type { Entity } from '../../entities/field.ts';
 import { SharedStatements } from '../../runtime/shared-statements.ts';
@@ -32,7 +32,10 @@ export async function insertTogether(writing: Writing, entity: Entity, own: Inse
   return (await shared.run(entity, keyOfCause(publication.cause), own, insert)) === true;
 }
 
-/** Rows with unique values stay alone: two statements of several could wait for each other's. So do rows that start rules. */
+/**
+ * Rows with unique values are inserted alone, since two statements of several rows could wait for each other. Rows that start
+ * rules are inserted alone too.
+ */
 function canJoin(writing: Writing, entity: Entity, { row, targets }: Insertion): boolean {
   return (
     canShare(writing, entity, 'record.created') &&
@@ -42,7 +45,7 @@ function canJoin(writing: Writing, entity: Entity, { row, targets }: Insertion):
   );
 }
 
-/** Each table once. */
+/** Merges the targets of each table. */
 function merged(insertions: readonly Insertion[]): readonly RelationTarget[] {
   const [only] = insertions;
   if (insertions.length === 1 && only !== undefined) return only.targets;

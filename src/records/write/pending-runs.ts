@@ -1,14 +1,15 @@
-// How many runs of after rules a tenant may have waiting, and how many bytes the records may have that they wait with. A process
-// counts both by itself from the last count in the database, and counts there again after a twentieth of the room that was
-// left, so that few writes need a query and many processes together exceed the limits by little; a queue that is full by its
-// count is counted again every second. Counting 200,000 runs takes 70 ms of an index-only scan. Times are milliseconds.
-// Failures: 429 while a limit is reached. Contract: neighbours#byte-budgets.
+// Limits how many runs of after rules a tenant may have waiting, and how many bytes the records of waiting runs may have. A
+// process counts both in the database, then adds its own until a twentieth of the remaining room is used, and counts again. So
+// few writes need a query, and many processes together exceed the limits by little. A full queue is counted again every second.
+// Counting 200,000 runs takes 70 ms of an index-only scan. Times are milliseconds.
+// Failures: 429 while a limit is reached.
+// Contract: neighbours#byte-budgets.
 import { type App, perApp } from '../../app.ts';
 import { rateLimited } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import { type Queries, sql } from '../../runtime/sql.ts';
 
-/** Runs, and the bytes of the records that changes have started them with. */
+/** A number of runs, and the bytes of the records that they start with. */
 export interface Runs {
   runs: number;
   bytes: number;
@@ -16,18 +17,18 @@ export interface Runs {
 
 const MAX: Runs = { runs: LIMITS.rules.pendingMax, bytes: LIMITS.rules.pendingBytesMax };
 const KINDS = ['runs', 'bytes'] as const;
-/** Before the first count. */
+/** How much a process may start before its first count. */
 const UNCOUNTED_MAX: Runs = { runs: 100, bytes: 16_777_216 };
-/** Between two counts: this part of the room left, and at least so many. */
+/** How much a process may start between two counts: this part of the remaining room, but at least the minimum. */
 const ROOM_PART = 1 / 20;
 const STEP_MIN: Runs = { runs: 1_000, bytes: 16_777_216 };
-/** How long a full queue is taken for full, and when the refused should try again. */
+/** How long a queue counts as full, and after which time refused clients should try again. */
 const FULL_FOR_MS = 1_000;
 const RETRY_AFTER_S = 10;
 const TENANTS_MAX = 10_000;
 
 interface Known {
-  /** The last count, its time, and what this process has started since. */
+  /** The last count, its time, and what this process has started since then. */
   counted: Runs;
   at: number;
   started: Runs;
@@ -35,7 +36,7 @@ interface Known {
 
 const knownOf = perApp(() => new Map<string, Known>());
 
-/** Counts runs that a write is about to start. 429 when too many wait, or with too large records. */
+/** Counts runs that a write is about to start. 429 when too many runs wait, or when their records have too many bytes. */
 export async function requireRoomForRuns(app: App, queries: Queries, tenantId: string, added: Runs): Promise<void> {
   const tenants = knownOf(app);
   const none = { runs: 0, bytes: 0 };
@@ -70,7 +71,7 @@ function needsCount(known: Known, added: Runs, isFull: boolean): boolean {
   );
 }
 
-/** Bytes are those of each record once, however many runs it waits for. */
+/** Counts the bytes of each record once, however many runs it waits for. */
 async function countRuns(queries: Queries, tenantId: string): Promise<Runs> {
   const row = await queries.first<Runs>(sql`
     select (

@@ -13,7 +13,7 @@ import type { Writing } from './context.ts';
 import type { RelationValues } from './references.ts';
 import { applyRules, type PreparedRow } from './triggers.ts';
 
-/** The refusal of a new record, or one that comes back. */
+/** The refusal of a new record, or of a record that comes back. */
 export const OUTSIDE = 'a record outside your rows cannot be created';
 
 /** A new record, under an id of its own unless one is given. A before rule may set required fields. */
@@ -71,7 +71,7 @@ export async function requireOwnRows(
   if (rowFilter !== null && !(await evaluator.meets(entity, rowFilter, row))) throw forbidden(message);
 }
 
-/** Under an id made here, it is created when the id says, so that the order of such ids is that of `createdAt`. */
+/** The row of a new record. If its id is made here, `createdAt` is the time in the id, so that both have the same order. */
 export function newRow(caller: TenantCaller, data: SlotValues, givenId?: string): RecordRow {
   const id = givenId ?? newId();
   const at = new Date(givenId === undefined ? timeOf(id) : Date.now()).toISOString();
@@ -86,7 +86,7 @@ export function newRow(caller: TenantCaller, data: SlotValues, givenId?: string)
   };
 }
 
-/** The values that differ: an unchanged relation is not checked again. */
+/** The values that differ, because an unchanged relation is not checked again. */
 function changedOnly(before: SlotValues, after: SlotValues): SlotValues {
   const changed: SlotValues = {};
   for (const [slot, value] of Object.entries(after)) {

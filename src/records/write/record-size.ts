@@ -11,8 +11,8 @@ import { isJsonLarger, jsonBytes } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
 
 /**
- * 400 when the after image is over the limit and larger than the before image, which is null for a new record. It does not
- * tell the size, part of which may be that of hidden values.
+ * 400 when the after image is over the limit and larger than the before image, which is null for a new record. The message does
+ * not state the size, since hidden values may be part of it.
  */
 export function requireRecordFits(
   { catalog, caller }: { catalog: Catalog; caller: TenantCaller },

@@ -50,7 +50,7 @@ function readFilter({ catalog, caller }: Writing, entity: Entity): Sql | null {
   return rowFilter && toSql(rowFilter, R);
 }
 
-/** 400 for relation values that point at nothing the caller may see. */
+/** 400 for relation values without a target that the caller may see. */
 export async function requireTargets(writing: Writing, entity: Entity, values: RelationValues): Promise<void> {
   const problems: Problem[] = [];
   for (const field of entity.fields) {

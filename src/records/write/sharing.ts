@@ -1,5 +1,5 @@
-// Which writes of single records may share a statement with others (`SharedStatements`), and which of them belong together:
-// those of one caller, made for one version of an entity's definition.
+// Decides which writes of single records may share a statement (`SharedStatements`), and with which others: only with writes of
+// the same caller, made under the same version of the entity's definition.
 // Contract: interface#records, decisions#guarantees.
 import type { Entity } from '../../entities/field.ts';
 import type { RecordEventType } from '../../events/event.ts';
@@ -8,12 +8,12 @@ import { ROWS_OF_KEPT_PLAN, rowsPerStatement } from '../../events/publication.ts
 import { areWritesLimited } from '../../usage/write-quotas.ts';
 import type { OpenWrite } from './context.ts';
 
-/** Writes of one statement. */
+/** The most writes of one statement. */
 export const WRITES_MAX = ROWS_OF_KEPT_PLAN;
 
 /**
- * Whether a write may share a statement: not when an output takes its outcome from the statement, when each write creates many
- * webhook deliveries, close to a quota, or when it is traced.
+ * Whether a write may share a statement. It may not when an output takes its outcome from the statement, when each write
+ * creates many webhook deliveries, close to a quota, or when it is traced.
  */
 export function canShare({ tx, publication, caller }: OpenWrite, entity: Entity, type: RecordEventType): boolean {
   return (

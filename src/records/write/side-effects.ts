@@ -64,8 +64,8 @@ export function updateCounters(entity: Entity, type: RecordEventType, rowsMax: n
 }
 
 /**
- * Queues the after rules that the change starts, with the after image. The runs of a chain are counted: the first one
- * beyond the limit is queued to report it, the others are not.
+ * Queues the after rules that the change starts, with the after image. A chain has a limit of runs: the first run beyond it is
+ * queued only to report this, and the next ones are not queued.
  */
 export function startRules(entity: Entity, rows: readonly EventedRow[], changes: Sql, cause: Cause): Sql {
   const runs = rows.flatMap(({ id, starts = [] }) => starts.map((ruleId) => [id, ruleId, starts.length] as const));
@@ -81,12 +81,12 @@ export function startRules(entity: Entity, rows: readonly EventedRow[], changes:
     select c.event_id, c.rule_id, ${cause.tenantId}::uuid, ${entity.id}::uuid, c.id, c.version, c.created_at,
       c.updated_at, c.created_by, c.updated_by, ${cause.actor}, ${cause.depth}::int,
       coalesce(${cause.rootEventId}::uuid, c.event_id)`;
-  // A change may start many runs of a large record: they share its image.
+  // A change of a large record may start many runs: they share one image.
   const images = sql`, images as (
     insert into platform.rule_images (event_id, tenant_id, bytes, data)
     select c.event_id, ${cause.tenantId}::uuid, octet_length(c.data::text), c.data from ${changes} as c where c.event_id in (select event_id from started)
   )`;
-  // At depth 0 each record's change begins a chain of its own, with fewer runs than the limit.
+  // At depth 0 each change begins a chain of its own, which cannot reach the limit of runs yet.
   if (cause.rootEventId === null) {
     return sql`, started as (${insert}, c.runs from (${queued}) as c order by c.position returning event_id)${images}`;
   }

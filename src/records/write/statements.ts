@@ -23,7 +23,7 @@ import {
 } from './side-effects.ts';
 import type { PreparedRow } from './triggers.ts';
 
-/** The record that a request names, and the versions that it accepts; null for any. */
+/** The record that a request names, and the versions that the request accepts; null accepts any. */
 export interface RecordTarget {
   id: string;
   versions: readonly number[] | null;
@@ -38,17 +38,17 @@ export interface RelationTarget {
 }
 
 export interface InsertOptions {
-  /** Of a record that comes back: who made it. */
+  /** The author of a record that comes back. */
   origin?: Pick<RecordRow, 'created_by'>;
-  /** A row with a unique value that a record has already is left out; one that is being written is waited for. */
+  /** Whether to skip a row whose unique value a record already has; the statement waits for a record that is being written. */
   isLeftOutIfTaken?: boolean;
   /** Resolves when the statement may run. */
   turn?: Turn | undefined;
 }
 
 /**
- * Inserts all rows, or none when the definition has changed or a target is missing. Resolves to the ids of those inserted. They
- * are new, but for one that comes back with its `origin`.
+ * Inserts all rows, or none when the definition has changed or a target is missing. Resolves to the ids of the inserted rows.
+ * All rows are new, except a row with an `origin`, which comes back.
  */
 export async function insertRows(
   publication: Publication,
@@ -94,7 +94,9 @@ export async function insertRows(
 /** A row to be replaced with its after image. */
 type ChangedRow = PreparedRow & { isSearchVectorUnchanged?: boolean };
 
-/** Replaces rows with their after images, if they still have the version before. Resolves to the number of changed rows. */
+/**
+ * Replaces rows with their after images, if they still have the version that was read. Resolves to the number of changed rows.
+ */
 export function updateRows(
   publication: Publication,
   entity: Entity,
@@ -107,7 +109,10 @@ export function updateRows(
   );
 }
 
-/** Runs as many statements as the deliveries of the rows need; none after one that changes fewer rows than it has. */
+/**
+ * Splits the rows into as many statements as their deliveries need, and stops after a statement that changes fewer rows than it
+ * has.
+ */
 async function inParts<R>(
   publication: Publication,
   change: EntityChange,
@@ -157,7 +162,10 @@ async function updatePart(
   return (await apply(publication, entity, 'record.updated', evented, ctes)).length;
 }
 
-/** Removing the values of retired slots keeps the version, but a row from before has other bytes and former values. */
+/**
+ * The condition that the row is unchanged. Removing the values of retired slots does not change the version, but the bytes and
+ * former values.
+ */
 function isSameRow({ retiredSlots }: Entity): Sql {
   return retiredSlots.length === 0 ? EMPTY : sql` and r.xmin = b.xmin`;
 }
@@ -186,7 +194,10 @@ async function deletePart(publication: Publication, entity: Entity, rows: readon
   return (await apply(publication, entity, 'record.deleted', evented, ctes)).length;
 }
 
-/** Adds the side effects to the CTE `changed` and runs the statement. Resolves to at least `columns` of each changed row. For more than one row, the CTE `input` has their event ids. */
+/**
+ * Adds the side effects to the CTE `changed` and runs the statement. Resolves to at least `columns` of each changed row. For
+ * more than one row, the CTE `input` has their event ids.
+ */
 export function apply(
   publication: Publication,
   entity: Entity,
@@ -203,12 +214,12 @@ export function apply(
   return publication.change({ entity, type, ctes, withEventIds, rowsMax: rows.length, ...growth }, columns);
 }
 
-/** The columns that tell of the last change. */
+/** Sets the columns that describe the last change. */
 export function touched({ cause }: Publication, at: Sql): Sql {
   return sql`version = r.version + 1, updated_at = ${at}, updated_by = ${cause.actor}`;
 }
 
-/** A single value is compared with `=`, so that Postgres reuses a cached plan; with an array it would plan each time. */
+/** Compares a single value with `=`, so that Postgres reuses a cached plan; with an array it would plan each time. */
 export function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 'bigint'): Sql {
   const [only] = values;
   return values.length === 1 && only !== undefined
@@ -217,8 +228,8 @@ export function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 
 }
 
 /**
- * Whether the definition still has the version that the change was made for. The version is bound, so that a changed definition
- * leaves the statements prepared.
+ * The condition that the definition still has the version under which the change was made. The version is a bound value, so
+ * that the statements stay prepared when the definition changes.
  */
 export function isCurrent(entity: Entity): Sql {
   const { id, schema, version } = entity;

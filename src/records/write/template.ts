@@ -9,7 +9,7 @@ import { jsonBytes } from '../../runtime/text.ts';
 import { type RecordRow, storedRow } from '../row.ts';
 
 const PLACEHOLDER = /\{\{\s*([A-Za-z][A-Za-z0-9_]*)\s*\}\}/g;
-/** Around a text in JSON, in bytes. */
+/** Bytes of the quotes around a text in JSON. */
 const QUOTES = 2;
 const ONLY_PLACEHOLDER = /^\{\{\s*([A-Za-z][A-Za-z0-9_]*)\s*\}\}$/;
 
@@ -24,7 +24,7 @@ export function render(value: unknown, entity: Entity, row: RecordRow, rule?: st
 /** The field keys that the placeholders of a value name, each once. */
 export function placeholdersIn(value: unknown): string[] {
   const keys = new Set<string>();
-  // Each text by itself: as JSON, a line break in a placeholder would be a letter.
+  // Searches each text by itself: in the JSON of the whole value, a line break in a placeholder would become the letter n.
   JSON.stringify(value, (_, item) => {
     if (typeof item === 'string') for (const [, key] of item.matchAll(PLACEHOLDER)) keys.add(key as string);
     return item;

@@ -85,8 +85,8 @@ export function haveStartedWithin(withinMs: number): boolean {
 }
 
 /**
- * The failure names the field only if the caller may see it, and says nothing of an entity that the caller has no right on: a
- * deletion reaches those, by its references.
+ * The failure names the field only if the caller may see it. It hides everything about an entity on which the caller has no
+ * right: a deletion reaches such entities through their references.
  */
 async function applyAction(
   { caller }: RuleContext,
@@ -149,7 +149,7 @@ export async function conditionHolds(
 /** The conditions of a write, by rule; what failed to parse is thrown again. */
 const conditionsOfWrite = new WeakMap<Evaluator, Map<Rule, Expression | null | ServiceError>>();
 
-/** What all rules of the operation need is read at once. */
+/** Announces the conditions of all rules of the operation, so that the related rows that they need are read at once. */
 async function includeConditions(context: RuleContext, entity: Entity, operation: RuleOperation): Promise<void> {
   const { evaluator, catalog, caller } = context;
   const conditions = conditionsOfWrite.get(evaluator) ?? new Map<Rule, Expression | null | ServiceError>();

@@ -104,17 +104,17 @@ const EVENTS = {
   create: 'record.created',
   update: 'record.updated',
   delete: 'record.deleted',
-  // These create or update: the transaction finds out.
+  // A restore or an upsert may create or update: only its transaction knows.
   restore: 'record.updated',
   upsert: 'record.updated',
 } as const;
 const FINDS_OUT: ReadonlySet<keyof typeof EVENTS> = new Set(['restore', 'upsert']);
 
 /**
- * Runs a write until its statement matches, which `write` reports by a result other than null. The first attempt takes
- * no lock, since concurrent writes of one record are rare; the next ones lock the row, so that each of many writers
- * makes progress. A statement that does not match a locked row was made for an old definition. Close to a quota, a transaction
- * checks it. A restore and an upsert always run in a transaction.
+ * Repeats a write until its statement matches a row; `write` resolves to null when it does not. The first attempt takes no
+ * lock, since concurrent writes of one record are rare. The next attempts lock the row, so that each of many writers makes
+ * progress. A statement that does not match a locked row was made for an old definition. A write close to a quota runs in a
+ * transaction, which checks the quota. A restore and an upsert always run in a transaction.
  */
 export async function attempt<T>(
   context: WriteContext,
