@@ -45,7 +45,7 @@ export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: En
 export async function accessScopeFor(app: App, caller: TenantCaller, entityName: string): Promise<AccessScope> {
   const entity = await entityFor(app, caller, entityName);
   const catalog = await catalogOf(app, caller.tenant);
-  // As with the filters of a list (records/read/list.ts).
+  // Long row filters take time to parse: yield first, as lists do (records/read/list.ts).
   const way = hasRowFilter(caller, entity) ? giveWay() : undefined;
   if (way !== undefined) await way;
   return accessScopeOf(catalog, caller, entity);
@@ -67,7 +67,7 @@ function visibility({ rights }: TenantCaller, { name }: Entity): (field: Field) 
   return ({ key }) => isFieldVisible(restriction, key);
 }
 
-/** A row filter may use hidden fields, and follows relations without restriction. The 403 does not reveal its text. */
+/** A row filter may use hidden fields, and follows relations whatever the caller may read. The 403 does not reveal its text. */
 function parseRowFilter(catalog: Catalog, caller: TenantCaller, entity: Entity, text: string, now: Date): Expression {
   try {
     return parseExpression(text, allNames(catalog, caller, entity, now), 'rowFilter');
@@ -90,7 +90,7 @@ const ANY_USER: Names['user'] = {
   kind: 'user',
 };
 
-/** An admin who reads as a role is no user of it. */
+/** For an admin who reads as a role: no user of that role. */
 const NO_USER: Names['user'] = { id: null, email: null, role: null, kind: null };
 
 /** The names for validating a condition that other users evaluate: `$currentUser` has every attribute. */
@@ -99,8 +99,9 @@ export function validationNames(catalog: Catalog, caller: TenantCaller, entity: 
 }
 
 /**
- * The names of visible fields; `reach` returns the names and rows of a relation's target, or undefined when it is not readable.
- * It is asked once for each target: a long condition names one in every term, and reading its row filter takes as long.
+ * The names of visible fields. `reach` returns the names and rows of a relation's target, or undefined when the caller may not
+ * read it. It is called once per target: a long condition may name a target in every term, and parsing a row filter takes as
+ * long.
  */
 function namesOf(
   catalog: Catalog,

@@ -1,6 +1,6 @@
-// Announces changes of definitions in the feed: an entity dropped, a field renamed, retyped or dropped, existing records
-// filled with a default, the conditions of a view changed. The event commits with the change; followers read the records again. Streams and webhooks do not
-// show it.
+// Announces changes of definitions in the feed: an entity dropped, a field renamed, retyped or dropped, existing records filled
+// with a default, the conditions of a view changed. The event commits with the change; followers then read the records again.
+// Streams and webhooks do not show it.
 // Contract: feed#changes-of-definitions.
 import type { TenantCaller } from '../access/caller.ts';
 import { DEFINITION_CHANGED } from '../events/event.ts';
@@ -16,7 +16,7 @@ export function changerOf({ tenant, id, triggeredBy }: TenantCaller): Cause {
   return { tenantId: tenant.id, actor: id, triggeredBy, depth: 0, rootEventId: null, chainRuns: 0 };
 }
 
-/** Of a change of a field, which the event names: to those that may not see it, nothing has changed. */
+/** Announces the change of a field. The event names the field: for followers that may not see it, nothing has changed. */
 export async function announceChange(
   tx: Tx,
   cause: Cause,
@@ -27,7 +27,7 @@ export async function announceChange(
   await appendEvent(tx, DEFINITION_CHANGED, cause, changed, { entity: name, entityId: id, recordId: null });
 }
 
-/** Of a view whose conditions change, or that is deleted: to those that do not follow it, nothing has changed. */
+/** Announces that the conditions of a view change, or that it is deleted. For followers of other views, nothing has changed. */
 export async function announceView(
   tx: Tx,
   cause: Cause,
@@ -37,7 +37,10 @@ export async function announceView(
   await appendEvent(tx, DEFINITION_CHANGED, cause, { view: slug }, { entity: name, entityId: id, recordId: null });
 }
 
-/** Must be called before the grants on the entity are revoked: the event names those who might read it until now. */
+/**
+ * Announces that an entity is dropped. Must be called before the grants on it are revoked: the event lists who might read it
+ * until now.
+ */
 export async function announceDrop(tx: Tx, cause: Cause, tenant: Tenant, { id, name }: Named): Promise<void> {
   const readers = await tx.rows<{ reader: string }>(sql`
     select 'role ' || r.name as reader from ${identifier(tenant.schema, 'roles')} as r

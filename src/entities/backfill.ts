@@ -1,8 +1,8 @@
-// Scans stored values, and rewrites them in small batches, bounded by rows and bytes, while records are being written. A batch skips locked
-// rows, and replaces rows only if neither they nor the entity's definition have changed since it read them: no write
-// is lost, and no writer waits longer than one batch. Readers see the same records afterwards, so a backfill emits no
-// events and keeps `updatedAt`. A backfill that sets values changes ETags, before the change of the field is announced; one that only
-// removes the values of retired slots keeps the ETags.
+// Scans stored values, and rewrites them in small batches, bounded by rows and bytes, while records are being written. A batch
+// skips locked rows, and replaces rows only if neither they nor the entity's definition have changed since it read them: no
+// write is lost, and no writer waits longer than one batch. Readers see the same records afterwards, so a backfill emits no
+// events and keeps `updatedAt`. A backfill that sets values changes ETags, and runs before the change of the field is
+// announced; a backfill that only removes the values of retired slots keeps the ETags.
 // Contract: decisions#field-changes, neighbours#byte-budgets.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
@@ -17,7 +17,9 @@ import type { SlotValues } from './values.ts';
 
 const BATCH_ROWS = 200;
 const PAGE_ROWS = 1_000;
-/** Bytes of the values read at once; one record alone may have more. Reading and writing 2 MB took the event loop 100 to 200 ms. */
+/**
+ * Bytes of the values read at once; a single record may have more. Reading and writing 2 MB took the event loop 100 to 200 ms.
+ */
 const PAGE_BYTES = 262_144;
 const MEASURED_ROWS = 1_000;
 const PAUSE_MS = 50;
@@ -33,8 +35,8 @@ export interface StoredRow {
 
 /**
  * Resolves when all writes that began before this call have ended; 409 after ten seconds. A write locks its table before it
- * reads the definition and holds the lock until its transaction ends, so later writes use the current definition. A dry run has
- * no current definition that others could use.
+ * reads the definition and holds the lock until its transaction ends, so later writes use the current definition. Does nothing
+ * in a dry run, whose definition no other write can use.
  */
 export async function waitForOlderWrites(app: App, entity: Entity): Promise<void> {
   if (app.db.dryRun !== undefined) return;
@@ -53,22 +55,28 @@ export async function waitForOlderWrites(app: App, entity: Entity): Promise<void
   }
 }
 
-/** Resolves when no process uses a copy of definitions or roles from before this call. Nobody has one of a dry run's. */
+/**
+ * Resolves when no process uses a copy of definitions or roles from before this call. Does nothing in a dry run, which nobody
+ * copies.
+ */
 export async function waitForStaleCopies({ db }: App): Promise<void> {
   if (db.dryRun === undefined) await delay(LIMITS.cacheStaleMs);
 }
 
 interface Backfill {
-  /** Of the rows `r`. */
+  /** The condition on the rows `r`. */
   where: Sql;
   change: (data: SlotValues) => SlotValues | Promise<SlotValues>;
-  /** A write does not notice what happened to its row: only for what writes do not keep, as retired slots. */
+  /**
+   * Whether rows keep their versions, so that concurrent writes do not notice. Only for values that writes drop anyway, in
+   * retired slots.
+   */
   keepsVersions?: boolean;
 }
 
 /**
- * Rewrites all rows that match `where`, until none is left; 409 when some stay locked. Not in a dry run: the values have been
- * verified before, and writers would have to wait for each row.
+ * Rewrites all rows that match `where`, until none is left; 409 when some stay locked. Does nothing in a dry run: the values
+ * were verified before, and writers would have to wait for each row.
  */
 export async function backfill(app: App, entity: Entity, rewriting: Backfill): Promise<void> {
   if (app.db.dryRun !== undefined) return;
@@ -126,7 +134,7 @@ export async function* pagesOf<T>(
   }
 }
 
-/** The ids of such pages. Few scans measure many rows, since each of them may visit all rows after the last one. */
+/** The ids of the pages of `pagesOf`. Each scan measures many rows, since it may visit all rows after the last one. */
 async function* idsOf(app: App, entity: Entity, where: Sql, measured: Sql, rowsMax: number): AsyncGenerator<string[]> {
   let after = '00000000-0000-0000-0000-000000000000';
   for (;;) {
@@ -159,14 +167,14 @@ async function* idsOf(app: App, entity: Entity, where: Sql, measured: Sql, rowsM
   }
 }
 
-/** What changes of a stored record: the values that are set, as JSON, and the slots whose values go. */
+/** The changes of a stored record: the values that are set, as JSON, and the slots whose values are removed. */
 interface ChangedRow extends Pick<StoredRow, 'id' | 'version'> {
   set: string;
   removed: string;
   vector: string | null;
 }
 
-/** Other values are not sent: those of a record are up to 1 MiB, and are twice as many during a conversion. */
+/** Sends only the changed values: the values of a record have up to 1 MiB, and twice that during a conversion. */
 async function changedRow(entity: Entity, { id, version, data }: StoredRow, next: SlotValues): Promise<ChangedRow> {
   const set = Object.fromEntries(Object.entries(next).filter(([slot, value]) => value !== data[slot]));
   const removed = Object.keys(data).filter((slot) => !Object.hasOwn(next, slot));

@@ -1,7 +1,7 @@
-// A tenant's definitions: read in one statement, so that they belong together, and cached per process; written in a transaction
-// that holds the definition lock. After a change they are read again, while calls go on with those from before: beside eight
-// attacks at once they would wait for 100 to 300 ms. A stale copy is harmless: a write checks the entity's version and is repeated
-// when it has changed.
+// A tenant's definitions: read in one statement, so that they are consistent, and cached per process; written in a transaction
+// that holds the definition lock. After a change they are read again, while calls use the previous copy: under eight attacks at
+// once, waiting for the new one would take 100 to 300 ms. A stale copy is harmless: a write checks the entity's version and is
+// repeated when it has changed.
 // Contract: decisions#entities, decisions#fields, decisions#field-changes.
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
@@ -19,7 +19,7 @@ import { indexedTextMax, possibleIndexes } from './indexes.ts';
 export interface Catalog {
   byName: ReadonlyMap<string, Entity>;
   byId: ReadonlyMap<string, Entity>;
-  /** Of the definitions as JSON, about. */
+  /** The approximate size of the definitions as JSON. */
   bytes: number;
 }
 
@@ -89,8 +89,8 @@ const rulesByEntity = (schema: string): Sql => sql`
   group by entity_id`;
 
 /**
- * Reads the definitions. There may be many: the fields and rules of an entity arrive as JSON texts, and the event loop turns
- * between entities. A tenant that a process of the version before has just made lacks the newest columns.
+ * Reads the definitions. There may be many: the fields and rules of an entity arrive as JSON texts, and the event loop runs
+ * between entities. A tenant that a process of the previous version has just created lacks the newest columns.
  */
 export async function loadCatalog(queries: Queries, tenant: Pick<Tenant, 'id' | 'schema'>): Promise<Catalog> {
   const rows = await queries.rows<CatalogRow>(

@@ -1,5 +1,6 @@
-// Cleanup of changes of definitions: ends pending transitions and builds of indexes, drops indexes that no field uses, builds those that are
-// missing, and removes the values of retired slots. It is idempotent, and the same after success, failure and crash.
+// Cleanup after changes of definitions: ends pending transitions and builds of indexes, drops indexes that no field uses,
+// builds missing indexes, and removes the values of retired slots. It is idempotent, and the same after success, failure and
+// crash.
 // Contract: decisions#field-changes.
 import { type App, perApp } from '../app.ts';
 import { forEachConcurrently } from '../runtime/concurrency.ts';
@@ -61,7 +62,7 @@ async function removeRetiredValues(lock: DefinitionLock, entity: Entity): Promis
     await waitForStaleCopies(app);
     const change = (data: SlotValues) =>
       Object.fromEntries(Object.entries(data).filter(([slot]) => !slots.includes(slot)));
-    // The drop was announced before: no event would tell clients that versions changed again.
+    // Keeps the versions: the drop is announced already, and no event would tell clients that versions changed again.
     await backfill(app, entity, { where, change, keepsVersions: true });
   }
   await lock.transaction(async (tx, catalog) => {
@@ -79,15 +80,15 @@ export async function cleanUpInterrupted(lock: DefinitionLock): Promise<void> {
   lock.needsCleanup = false;
 }
 
-/** Tenants that are cleaned up at once: one with many records, or with locks to wait for, holds up no other. */
+/** Tenants that are cleaned up at once, so that a tenant with many records, or with locks to wait for, delays no other. */
 const TENANTS_AT_ONCE = 4;
 const FIRST_PAUSE_MS = 5_000;
 const LONGEST_PAUSE_MS = 5 * 60_000;
 const retriesOf = perApp(() => new Retries(FIRST_PAUSE_MS, LONGEST_PAUSE_MS));
 
 /**
- * Cleans up interrupted changes of every tenant. One that fails is left to a later round, and logged when the cause is new.
- * Resolves to the number of tenants that have been cleaned up.
+ * Cleans up interrupted changes of every tenant. A cleanup that fails is left to a later round, and logged when its cause is
+ * new. Resolves to the number of tenants that have been cleaned up.
  */
 export async function cleanUpInterruptedTenants(app: App): Promise<number> {
   const interrupted = await interruptedTenants(app);
@@ -102,7 +103,7 @@ export async function cleanUpInterruptedTenants(app: App): Promise<number> {
       retries.succeeded(id);
       cleaned++;
     } catch (cause) {
-      // Another process has been faster.
+      // Another process has taken the lock first.
       if (isBeingChanged(cause)) return;
       if (!retries.failed(id, cause)) return;
       app.log.warn('an interrupted change of definitions is not cleaned up yet', { tenant: tenant.slug, cause });

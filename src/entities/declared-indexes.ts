@@ -33,7 +33,7 @@ export function readIndexes(fields: readonly Field[], input: readonly IndexInput
   return declared;
 }
 
-/** What is wrong with the name, in place of a column. */
+/** The column of the name, or the problem with the name. */
 function readColumn(fields: readonly Field[], name: string): Column | string {
   const key = withoutSign(name);
   const isDescending = name.startsWith('-');
@@ -48,7 +48,7 @@ function withoutSign(name: string): string {
   return name.replace(/^[+-]/, '');
 }
 
-/** The entity's indexes, but for those on fields that are not shown. */
+/** The entity's indexes, without the indexes on fields that are not shown. */
 export function indexViews({ indexes }: Entity, shown: readonly Field[]): IndexView[] {
   return indexes.flatMap(({ columns, isBuilding = false }) => {
     const fields = columns.flatMap(({ field, isDescending }) => {

@@ -1,8 +1,8 @@
-// The definition lock of a tenant: one change of its fields at a time, over several transactions. The
-// lock is a lease in platform.definition_locks, renewed while the change lasts; each transaction
-// verifies that it still holds the lease, so a stalled process cannot finish a change that another
-// process has cleaned up. A row whose lease has expired, or whose process has no connection to the database any more, marks an
-// interrupted change. Times are milliseconds. Contract: decisions#field-changes.
+// The definition lock of a tenant: one change of its fields at a time, over several transactions. The lock is a lease in
+// platform.definition_locks, renewed while the change lasts. Each transaction verifies that it still holds the lease, so a
+// stalled process cannot finish a change that another process has cleaned up. A row marks an interrupted change when its lease
+// has expired, or when its process has no connection to the database any more. Times are milliseconds. Contract:
+// decisions#field-changes.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict, ServiceError } from '../errors.ts';
@@ -16,7 +16,7 @@ import { lockDefinitions } from './entities.ts';
 
 /** How long a process that hangs blocks field changes in its tenant; a change that stalls for longer is abandoned. */
 const LEASE_MS = 20_000;
-/** How long after the last renewal a process is taken for dead that has no connection: it may just connect again. */
+/** How long after the last renewal a process without a connection counts as dead: it may just be reconnecting. */
 const DEAD_MS = 1_000;
 const RENEWAL_MS = 4_000;
 const WAIT_MS = 5_000;
@@ -73,9 +73,9 @@ async function runUnderLock<T>(app: App, tenant: Tenant, change: (lock: Definiti
 }
 
 /**
- * A dry run takes no lock, since others would have to wait for the end of its transaction, and waits for none: it holds a
- * connection, on the embedded database the only session, which the change may need. So it does not ask which processes live
- * either. 409 while a change is in progress.
+ * A dry run takes no lock, since others would have to wait for the end of its transaction. It waits for no lock either: it
+ * holds a connection, on the embedded database the only session, which the change in progress may need. For the same reason it
+ * does not query which processes are alive. 409 while a change is in progress.
  */
 async function dryLock(app: App, tenant: Tenant): Promise<DefinitionLock> {
   const held = await app.db.first(sql`
@@ -121,8 +121,8 @@ export async function interruptedTenants(app: App): Promise<string[]> {
 }
 
 /**
- * Whether the lock `l` is free. It is when its lease has expired, or when the process that holds it is not in `live`. An empty
- * `live` means that the processes are not known; then only the lease decides.
+ * The condition that the lock `l` is free: its lease has expired, or the process that holds it is not in `live`. An empty
+ * `live` means that the living processes are not known; then only the lease decides.
  */
 function isFree(live: readonly string[]): Sql {
   const isExpired = sql`l.expires_at <= clock_timestamp()`;
@@ -131,14 +131,14 @@ function isFree(live: readonly string[]): Sql {
   return sql`(${isExpired} or (${isStale} and ${isOfNone(sql`l.holder`, live)}))`;
 }
 
-/** Somebody else holds the lock. */
+/** Another change holds the lock. */
 class BeingChanged extends ServiceError {
   constructor() {
     super('CONFLICT', 'another change of fields is in progress; try again later');
   }
 }
 
-/** Whether somebody else held the lock. */
+/** Whether the error is that another change held the lock. */
 export function isBeingChanged(error: unknown): boolean {
   return error instanceof BeingChanged;
 }

@@ -1,6 +1,7 @@
-// The size of a tenant's definitions: each process holds them in memory and returns them in one response. The fields of an
-// entity have a limit, and so have all fields and rules of a tenant together. Must run under the definition lock.
-// Failures: 400, 409. Contract: neighbours#fair-shares.
+// The size of a tenant's definitions, which each process holds in memory and returns in one response. There is a limit for the
+// fields of an entity, and one for all fields and rules of a tenant together. Must run under the definition lock.
+// Failures: 400, 409.
+// Contract: neighbours#fair-shares.
 import { conflict, invalidField } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';

@@ -97,7 +97,7 @@ export const IndexFields = Type.Array(Type.String({ maxLength: 64 }), {
 });
 const IndexSchema = Type.Object({ fields: IndexFields, state: oneOf(['ready', 'building']) });
 export type IndexView = Static<typeof IndexSchema>;
-/** What a response shows is accepted too. */
+/** Accepts `state` too, so that a client can send back what a response shows. */
 const IndexInput = closed({ fields: IndexFields, state: Ignored });
 export type IndexInput = Static<typeof IndexInput>;
 const IndexList = Type.Array(IndexInput, {

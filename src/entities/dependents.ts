@@ -1,14 +1,18 @@
-// What depends on a field's key: field lists and row filters of roles, conditions of views, rules and webhooks, and what rules
-// fill in. A rename or drop updates the lists, so that a hidden field stays hidden; what else names the key must be changed first.
+// What depends on a field's key: field lists and row filters of roles, conditions of views, rules and webhooks, and values that
+// rules fill in. A rename or drop updates the field lists, so that a hidden field stays hidden; anything else that names the
+// key must be changed first.
 // Contract: decisions#field-changes, decisions#roles.
 import { conflict } from '../errors.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 
-/** Of the view `v`, as they were written: as JSON, a line break before a key would be a letter of it. */
+/**
+ * The conditions of the view `v` as plain text: in JSON, the escape of a line break in front of a key would read as a letter of
+ * the key.
+ */
 const CONDITIONS = sql`(select string_agg(c ->> 'condition', ' ') from jsonb_array_elements(v.filter_dsl -> 'validate') as c)`;
 
-/** Of the rule `b`, without the escapes of JSON, for the same reason. */
+/** The action of the rule `b` without the escapes of JSON, for the same reason. */
 const ACTION = sql`regexp_replace(b.action::text, ${String.raw`\\(u[0-9a-f]{4}|.)`}::text, ' ', 'g')`;
 
 /** 409 when a condition or an action uses the key, on this entity or, through a relation, on another, or a rule fills the field. */
@@ -43,7 +47,9 @@ export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Fi
   );
 }
 
-/** 409 when a role lists the key without the next one: it was made or changed since the rename began to list both. */
+/**
+ * 409 when a role lists the key without the next one: the role was created or changed after the rename had begun to list both.
+ */
 export async function requireListedTogether(tx: Tx, entity: Entity, key: string, next: string): Promise<void> {
   const role = await tx.first<{ name: string }>(sql`
     select r.name

@@ -102,7 +102,9 @@ export async function lockDefinitions(tx: Tx, schema: string): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('definitions'), hashtext(${schema}))`);
 }
 
-/** The definitions, which stay until the transaction ends: no entity or field that is named with them is dropped or renamed. */
+/**
+ * The definitions, locked until the transaction ends: none of their entities or fields can be dropped or renamed until then.
+ */
 export async function lockCatalog(tx: Tx, tenant: Tenant): Promise<Catalog> {
   await lockDefinitions(tx, tenant.schema);
   return loadCatalog(tx, tenant);
@@ -132,7 +134,7 @@ export async function storeFields(
   if (fields.length > 0) await insertFields(tx, schema, id, fields);
 }
 
-/** Adds the entity's counters that are missing. */
+/** Adds the missing counters of the entity. */
 export async function insertCounters(tx: Tx, { id, tenantId }: Pick<Entity, 'id' | 'tenantId'>): Promise<void> {
   await tx.rows(sql`
     insert into platform.entity_counts (tenant_id, entity_id, slot)
@@ -140,7 +142,10 @@ export async function insertCounters(tx: Tx, { id, tenantId }: Pick<Entity, 'id'
     on conflict do nothing`);
 }
 
-/** Creates the partition for an entity's records, with its indexes. Not in a dry run: it would lock the other tables. */
+/**
+ * Creates the partition for an entity's records, with its indexes. Does nothing in a dry run, since it would lock the other
+ * tables.
+ */
 async function createRecordTable(
   tx: Tx,
   schema: string,
@@ -180,7 +185,7 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     await dropRecordTable(tx, entity);
     await tx.rows(sql`delete from platform.entity_counts where ${own}`);
     const views = await tx.rows<{ slug: string }>(sql`delete from platform.views where ${own} returning slug`);
-    // Rows that a process is adding to expire by themselves.
+    // Rows that another process is just adding stay, and expire by themselves.
     await tx.rows(sql`
       delete from platform.slow_lists
       where ctid = any(array(select ctid from platform.slow_lists where ${own} for update skip locked))`);
@@ -228,7 +233,7 @@ export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
     group by entity_id having count(*) = ${LIMITS.counterSlots}::int`);
   const complete = new Set(counted.map(({ entity_id: id }) => id));
   for (const entity of entities) if (!complete.has(entity.id)) await recount(tx, entity);
-  // Lost records have lost their bytes too; writers need not wait while the others are measured.
+  // The bytes of lost records are gone too. Writers need not wait while the remaining bytes are measured.
   await tx.rows(sql`
     update platform.entity_counts set is_measured = false where tenant_id = ${tenant.id}::uuid and slot = 0`);
   await tx.rows(sql`update platform.tenants set is_storage_measured = false where id = ${tenant.id}::uuid`);

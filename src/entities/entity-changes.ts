@@ -31,7 +31,7 @@ export async function updateEntity(
   if (searchFolding === undefined && indexes === undefined) await setNames(app.db, entity, names);
   else {
     await withDefinitionLock(app, tenant, async (lock) => {
-      // First, because only an index may turn out to be impossible.
+      // Indexes first, because only they can fail.
       if (indexes !== undefined) await changeIndexes(lock, entity.id, indexes);
       await lock.transaction(async (tx, catalog) => {
         const current = existing(catalog, entity.id);

@@ -1,5 +1,6 @@
-// Example values of fields that the service accepts when they are sent: each has passed its field's own parser. Values of unique
-// fields differ by the operation that they are an example of. Failures: none; what has no example is undefined.
+// Example values of fields that the service accepts: each has passed its field's own parser. Values of unique fields differ
+// between the operations that they are examples for.
+// Failures: none; without an example, the value is undefined.
 // Contract: decisions#api-document.
 import { matchingText } from '../runtime/patterns/matching-text.ts';
 import { sha256 } from '../runtime/tokens.ts';
@@ -10,12 +11,12 @@ import { parseInput } from './values.ts';
 /** Ids of records that a relation can point at, by the id of their entity. */
 export type TargetIds = ReadonlyMap<string, string>;
 
-/** A value as a record has it: the field's default, else an example, else null. */
+/** A value as a stored record has it: the field's default, else an example, else null. */
 export async function storedExample(field: Field, targets: TargetIds): Promise<unknown> {
   return field.default ?? (await exampleValue(field, targets, 'record')) ?? null;
 }
 
-/** Undefined when none is known. */
+/** An example value; undefined when none is known. */
 export async function exampleValue(field: Field, targets: TargetIds, use: string): Promise<unknown> {
   if (field.next?.isClosed === true) return undefined;
   const seed = field.unique ? sha256(`${field.id} ${use}`).readUInt32BE() : 0;
@@ -26,7 +27,7 @@ export async function exampleValue(field: Field, targets: TargetIds, use: string
   return undefined;
 }
 
-/** Values that may fit, the plainest first; `seed` is 0, or makes them different. */
+/** Values that may fit, the plainest first. A `seed` other than 0 makes them differ from the values of other seeds. */
 function candidates(field: Field, targets: TargetIds, seed: number): unknown[] {
   const { type, key, label, options = [] } = field;
   const mark = seed === 0 ? '' : seed.toString(36);
@@ -64,10 +65,10 @@ function candidates(field: Field, targets: TargetIds, seed: number): unknown[] {
   }
 }
 
-/** A UUID of no record. */
+/** A UUID that no record has. */
 const ANY_ID = '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f';
 
-/** Characters that a text is padded to: a definition may ask for more than there is memory. */
+/** The maximum length that a text is padded to: a definition may ask for more characters than fit into memory. */
 const PADDED_MAX = 1_000;
 
 /** The given texts, cut or padded to the field's length; then one that matches its pattern. */

@@ -80,7 +80,7 @@ export async function alterField(
   });
 }
 
-/** The indexes that the next definition of a field requires, and the present one does not. */
+/** The indexes that the next definition of a field requires and the current one does not. */
 function missingIndexes(entity: Entity, field: Field, next: Field): RecordIndex[] {
   const fields = entity.fields.map((other) => (other.id === field.id ? next : other));
   const indexes = possibleIndexes(fields, entity.indexes);
@@ -89,8 +89,8 @@ function missingIndexes(entity: Entity, field: Field, next: Field): RecordIndex[
 }
 
 /**
- * Changes a field's key. Meanwhile, roles that list the old key list both, so that no process ever shows a field that a
- * role hides. 409 when something that names the old key has been made meanwhile.
+ * Changes a field's key. During the change, roles that list the old key list both, so that no process ever shows a field that a
+ * role hides. 409 when something that names the old key was created meanwhile.
  */
 export async function renameField(
   lock: DefinitionLock,
@@ -126,7 +126,7 @@ export async function renameField(
   await replaceInRoles([]);
 }
 
-/** No role may list as visible what no field has as its key yet: only an interrupted rename has left it there. */
+/** No role may list as visible a key that no field has yet: only an interrupted rename leaves one. */
 async function unlistInRoles(lock: DefinitionLock, entity: Entity, key: string): Promise<void> {
   const changed = await onEntity(lock, entity, (tx, current) => replaceKeyInRoles(tx, current, key, [], ['fields']));
   if (changed === 0) return;
@@ -167,12 +167,12 @@ async function beginTransition(
     return requireEntity(await loadCatalog(tx, lock.tenant), entity);
   });
   await waitForOlderWrites(lock.app, changing);
-  // A dry run has verified them a moment ago, and holds the definition's row from here on.
+  // A dry run has just verified the records, and holds the definition's row from here on.
   if (lock.app.db.dryRun === undefined) await verify(changing);
   return changing;
 }
 
-/** Stage 5. With a cause, the change is announced. */
+/** Stage 5. The change is announced if `cause` is given. */
 async function makeCurrent(
   lock: DefinitionLock,
   entity: Entity,
@@ -189,10 +189,10 @@ async function makeCurrent(
   });
 }
 
-/** With a cause, the change is announced. */
+/** Removes the field. The drop is announced if `cause` is given. */
 async function removeField(lock: DefinitionLock, entity: Entity, field: Field, cause: Cause | null): Promise<void> {
   const changedRoles = await onEntity(lock, entity, async (tx, current) => {
-    // What names the key may have been made meanwhile. A field whose adding failed goes nevertheless.
+    // Something that names the key may have been created meanwhile. If adding a field failed, it is removed nevertheless.
     if (cause !== null) await requireNoDependents(tx, current, field);
     await deleteFieldRow(tx, current, field.id);
     await bumpVersion(tx, current, { retiredSlots: [...current.retiredSlots, field.slot] });
@@ -201,7 +201,7 @@ async function removeField(lock: DefinitionLock, entity: Entity, field: Field, c
   });
   if (changedRoles === 0) return;
   await lock.app.invalidations.publish('role', lock.tenant.id);
-  // No process has the old roles when the next field is added.
+  // From here on no process uses the old roles, so a field can be added under the same key.
   await waitForStaleCopies(lock.app);
 }
 

@@ -39,7 +39,7 @@ export const toJson: Conversions = {
 export const toRelation: Conversions = { relations: onlyItem };
 export const toRelations: Conversions = { relation: asList };
 
-/** Another time of day would be lost. */
+/** Only midnight converts to a date: any other time of day would be lost. */
 function midnightOnly(value: unknown): unknown {
   const [day, time] = (value as string).split('T');
   return time === '00:00:00.000Z' ? day : undefined;

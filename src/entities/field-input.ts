@@ -149,7 +149,7 @@ export function fieldOf(draft: FieldDraft, id: string, slot: string, position: n
   return { ...draft, id, slot, slotAt: null, isRetyped: false, position, ref: fieldRef({ ...draft, slot }) };
 }
 
-/** What parsing these definitions, which are not checked yet, compiles and matches. */
+/** The patterns and values that parsing these unchecked definitions will compile and match. */
 export function definitionValues(definitions: unknown): PatternValue[] {
   const list = Array.isArray(definitions) ? definitions.slice(0, LIMITS.entity.fieldsMax) : [];
   return list.flatMap((definition: Partial<FieldInput> | null) => {

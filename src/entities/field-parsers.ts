@@ -15,11 +15,11 @@ export type Parsed = { value: unknown } | { problem: string };
 const DECIMAL_TEXT = /^[+-]?\d{1,1000}(\.\d{1,1000})?$/;
 const DATE_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
 const EMAIL = /^[^\s@"(),:;<>[\\\]]{1,64}@[^\s@"(),:;<>[\\\]]{1,253}\.[^\s@"(),:;<>[\\\].]{2,63}$/;
-/** Of 64 characters, an @ and 253, a dot and 63, as UTF-16 units. */
+/** Local part of 64 characters, an @, 253 characters, a dot and 63 characters, as UTF-16 units. */
 const EMAIL_MAX = 2 * (64 + 1 + 253 + 1 + 63);
-/** Values of a list: of relations, or of a multiselect. */
+/** The most values of a list of relations or of a multiselect. */
 export const ITEMS_MAX = 1_000;
-/** Options that a message names, and their characters together; the first one is always named. */
+/** How many options a message names, and how many characters together; the first option is always named. */
 const NAMED_MAX = 20;
 const NAMED_CHARACTERS = 500;
 
@@ -90,7 +90,7 @@ export function isDecimal(given: unknown): given is string {
   return typeof given === 'string' && DECIMAL_TEXT.test(given);
 }
 
-/** Without plus sign and leading zeros; the scale is kept. */
+/** The decimal without plus sign and leading zeros; the scale is kept. */
 function canonicalDecimal(given: string): string {
   const [, sign, whole = '', fraction = ''] = /^([+-]?)0*(\d+)(\.\d+)?$/.exec(given) ?? [];
   const digits = whole + fraction;
@@ -102,7 +102,9 @@ export function compareLimits(a: number | string, b: number | string): number {
   return compareDecimal(exact(a), exact(b));
 }
 
-/** JavaScript writes large and small numbers with an exponent, which isDecimal rejects and DECIMAL parses. */
+/**
+ * Digits without an exponent: JavaScript writes large and small numbers with one, which isDecimal rejects and DECIMAL parses.
+ */
 function exact(limit: number | string): string {
   const written = String(limit);
   return isDecimal(written) ? canonicalDecimal(written) : String(DECIMAL.parse(written));

@@ -25,7 +25,7 @@ interface Cell {
  */
 const FORMULA = /^'*([=+\-@\t\r\n＝＋－＠]|$)/;
 const GUARDED = /^'+([=+\-@\t\r\n＝＋－＠]|$)/;
-/** Digits can be read in one way only: with two, a cell of a megabyte would take an hour. */
+/** Digits must match in one way only: with two ways, a cell of a megabyte would take an hour. */
 const NUMBER_TEXT = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
 
 const PLAIN_CELL: Cell = { write: String, read: (cell) => cell };
@@ -60,7 +60,7 @@ interface FieldTypeSpec {
   attributes: readonly TypeAttribute[];
   /** The index that `indexed` builds, if the type supports one: by value, or by the members of a list. */
   index: 'value' | 'members' | null;
-  /** Indexed even without `indexed`: deleting a record looks up the relations to it. */
+  /** Indexed even without `indexed`, because deleting a record looks up the relations to it. */
   isAlwaysIndexed: boolean;
   canBeUnique: boolean;
   /** Text of any length; an index entry holds at most LIMITS.indexedTextMax characters. */

@@ -49,15 +49,18 @@ export interface Field extends FieldRules {
   indexed: boolean;
   /** The value in its stored form; undefined without a default. */
   default: unknown;
-  /** Relations: the target entity's id. */
+  /** For relations: the target entity's id. */
   targetId: string | null;
   onDelete: OnDelete | null;
   position: number;
-  /** When the slot became the field's: versions of records made before have no value in it. Null when that is not known. */
+  /** When the slot was assigned to the field: record versions from before have no value in it. Null when that is not known. */
   slotAt: string | null;
-  /** Whether it got the slot with another type: versions made before have a value elsewhere, which is not known any more. */
+  /**
+   * Whether the slot was assigned when the field's type changed: earlier record versions have the value in another slot, which
+   * is not known any more.
+   */
   isRetyped: boolean;
-  /** How many characters of its text its indexes hold; null when that is no limit. */
+  /** How many characters of the field's text its indexes hold; null without a limit. */
   textMax?: number | null;
   /** The next definition, during a transition: until it ends, values must fit both. */
   next?: Field;
@@ -102,7 +105,7 @@ export interface Reference {
   field: Field;
 }
 
-/** System fields that an index may have. */
+/** System fields that an index may contain. */
 export type IndexedSystemKey = 'createdAt' | 'updatedAt' | 'createdBy' | 'updatedBy';
 
 /** An index that a definition declares: fields by id, system fields by key. */
@@ -123,16 +126,18 @@ export interface Entity {
   nextSlot: number;
   /** Whether a search also finds words that differ only by accents. */
   searchFolding: boolean;
-  /** Whether the search terms of some records are still those of the setting before. */
+  /** Whether some records still have the search terms of the previous `searchFolding`. */
   isSearchChanging: boolean;
-  /** Whether the order of the records' ids is that of `createdAt`: all were made here, and none brought an id with it. */
+  /**
+   * Whether the records' ids are in the order of `createdAt`: all ids were made by the service, and none was brought by a file.
+   */
   isInIdOrder: boolean;
   indexes: readonly DeclaredIndex[];
   /** Slots of retired fields: records may still hold their values, which cleanup removes. */
   retiredSlots: readonly string[];
   /**
-   * Ids of the active webhook subscriptions by event type; the entity's own id stands for all that judge its changes first
-   * (webhooks/dispatch/fan-out.ts). A change increments the version.
+   * Ids of the active webhook subscriptions by event type. The entity's own id stands for all subscriptions that judge a change
+   * before they get a delivery (webhooks/dispatch/fan-out.ts). A change increments the version.
    */
   subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
   fields: readonly Field[];

@@ -1,5 +1,6 @@
-// Leaves the order of ids: from then on records of an entity may have ids that are not in the order of `createdAt`, as those of
-// a file are. The index by time is there before the first of them; entities without one cost a creation less.
+// Gives up the order of ids: from then on records of an entity may have ids that are not in the order of `createdAt`, such as
+// ids from a file. The index by time is built before the first of them; entities without it have one index less to update per
+// creation.
 // Failures: 409 while another change of the definitions lasts.
 // Contract: decisions#order.
 import type { App } from '../app.ts';
@@ -11,7 +12,7 @@ import type { Entity } from './field.ts';
 import { buildIndexes } from './index-building.ts';
 import { timeIndex } from './indexes.ts';
 
-/** Does nothing when the entity has left it, or has been deleted. */
+/** Does nothing when the entity has already given up the order, or has been deleted. */
 export async function leaveIdOrder(app: App, tenant: Tenant, { id }: Pick<Entity, 'id'>): Promise<void> {
   await withDefinitionLock(app, tenant, async (lock) => {
     await cleanUpInterrupted(lock);

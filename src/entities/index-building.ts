@@ -16,9 +16,9 @@ import { countDuplicates, storedConflict } from './stored-validation.ts';
 const { smallRecords, smallBytes, lockWaitMs, lockAttempts } = LIMITS.indexBuild;
 
 /**
- * Builds indexes while records are being written. 409 with the count when values are not unique. Queries may use the index of
- * a large entity only later, when the older statements of all tenants have ended. A dry run has verified the values, and builds
- * none.
+ * Builds indexes while records are being written. 409 with the count when values are not unique. Queries may use the index of a
+ * large entity only once the older statements of all tenants have ended. A dry run only verifies the values, and builds no
+ * index.
  */
 export async function buildIndexes(app: App, entity: Entity, indexes: readonly RecordIndex[]): Promise<void> {
   if (app.db.dryRun !== undefined) return;
@@ -37,8 +37,8 @@ export async function buildIndexes(app: App, entity: Entity, indexes: readonly R
 }
 
 /**
- * The index of a small entity is built while its writes wait, and can be used at once; a lock that is not free at once is
- * tried again, so that they wait no longer.
+ * Builds one index. For a small entity, writes wait during the build, and queries can use the index at once. A lock that is not
+ * free at once is tried again later, so that writes wait no longer than the build.
  */
 async function buildIndex(app: App, entity: Entity, index: RecordIndex): Promise<void> {
   for (let attempt = 0; attempt < lockAttempts && (await isSmall(app, entity)); attempt++) {
@@ -65,8 +65,8 @@ async function isSmall(app: App, entity: Entity): Promise<boolean> {
 }
 
 /**
- * Drops the indexes that the definition does not require, also those that a failed build left behind, and builds those that an
- * interrupted change or an upgrade has left out. Unique ones it leaves to the change of the field.
+ * Drops the indexes that the definition does not require, including the rest of a failed build, and builds those that an
+ * interrupted change or an upgrade has left out. It leaves unique indexes to the change of the field.
  */
 export async function settleIndexes(app: App, entity: Entity): Promise<void> {
   const required = requiredIndexes(entity);

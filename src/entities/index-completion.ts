@@ -1,5 +1,5 @@
-// Completes indexes that a later change of definition, or a crash, kept from being used by queries: they are built again
-// beside themselves, so that unique values are checked all the while.
+// Completes indexes that queries cannot use, because a later change of definition or a crash interrupted their build. A second
+// index is built beside each of them, so that unique values are checked all the while.
 // Contract: decisions#field-changes.
 import { type App, perApp } from '../app.ts';
 import { buildIndexBeside, cancelWaitingBuilds, isNotBeingBuilt } from '../runtime/index-builds.ts';
@@ -20,7 +20,9 @@ interface Unused {
   name: string;
 }
 
-/** Indexes of records that queries do not use and nobody builds. A record table is named by its entity's id. */
+/**
+ * Indexes of records that queries cannot use and that nobody is building. The name of a record table contains its entity's id.
+ */
 async function unusedIndexes(app: App): Promise<Unused[]> {
   return app.db.slow.rows<Unused>(sql`
     select substr(n.nspname, 3)::uuid as tenant_id, substr(t.relname, 3)::uuid as entity_id, c.relname::text as name
@@ -32,7 +34,10 @@ async function unusedIndexes(app: App): Promise<Unused[]> {
       and ${isNotBeingBuilt(sql`i.indexrelid`)}`);
 }
 
-/** Completes such indexes that definitions require. One that fails is left to a later round, and logged when the cause is new. Resolves to their number. */
+/**
+ * Completes the unused indexes that definitions require. An index that fails is left to a later round, and logged when the
+ * cause is new. Resolves to the number of completed indexes.
+ */
 export async function completeIndexesOnce(app: App): Promise<number> {
   const retries = retriesOf(app);
   let completed = 0;
@@ -50,10 +55,10 @@ export async function completeIndexesOnce(app: App): Promise<number> {
   return completed;
 }
 
-/** A clone's indexes have the same names. */
+/** The tenant is part of the key, since a clone's indexes have the same names. */
 const keyOf = ({ tenant_id, name }: Unused): string => `${tenant_id} ${name}`;
 
-/** Resolves to 0 when it is not required any more, or somebody else builds it. */
+/** Resolves to 0 when the index is no longer required, or somebody else builds it. */
 function completeIndex(app: App, tenant: Tenant, unused: Unused): Promise<number> {
   const { entity_id: entityId, name } = unused;
   return withDefinitionLock(app, tenant, async (lock) => {

@@ -1,6 +1,6 @@
-// The database indexes of an entity's records: of one field (unique, by value, by member of a list), of the fields that the
-// definition names together, and by time where ids do not tell it. They use the same SQL expressions as conditions, so that
-// Postgres matches them. Values without an order have none, and missing ones come last.
+// The database indexes of an entity's records: of one field (unique, by value, by member of a list), of several fields as the
+// definition declares, and by time where ids are not in that order. They use the same SQL expressions as conditions, so that
+// Postgres matches them. Fields whose values have no order have no such index, and missing values come last.
 // Contract: decisions#field-changes, decisions#indexes.
 import { type FieldRef, SYSTEM_FIELDS } from '../expression/ast.ts';
 import { columnOf } from '../expression/to-sql.ts';
@@ -23,7 +23,7 @@ export interface RecordIndex {
   name: string;
   /** Its columns, or the method and its columns. */
   on: Sql;
-  /** Of a unique index: whose values it keeps apart. */
+  /** The field of a unique index; null for other indexes. */
   unique: Field | null;
 }
 
@@ -53,12 +53,12 @@ export function fieldIndexes(entity: Pick<Entity, 'tableName'>, field: Field): R
   });
 }
 
-/** Of an entity whose ids are not in the order of `createdAt`. */
+/** The index by time, for an entity whose ids are not in the order of `createdAt`. */
 export function timeIndex({ tableName }: Pick<Entity, 'tableName'>): RecordIndex {
   return { name: `${tableName}_time`, on: sql`(created_at, id)`, unique: null };
 }
 
-/** All indexes that the entity's definition requires, but for those that every entity has. */
+/** All indexes that the entity's definition requires, except the ones that every entity has. */
 export function requiredIndexes(entity: IndexedEntity): RecordIndex[] {
   return [
     ...entity.fields.flatMap((field) => fieldIndexes(entity, field)),
@@ -68,7 +68,7 @@ export function requiredIndexes(entity: IndexedEntity): RecordIndex[] {
 }
 export type IndexedEntity = Pick<Entity, 'tableName' | 'fields' | 'indexes' | 'isInIdOrder'>;
 
-/** The names of all of them, also of what a build of one has left. */
+/** A pattern of all their names, including those that an interrupted build leaves behind. */
 export const INDEX_NAMES = '_(f[0-9]+_(unique|value|members)|time|x(f[0-9]+d?|[cu][ab]d?)+)(_cc(new|old)[0-9]*)?$';
 
 /** The statement that builds an index; `concurrently` for a table that is being written to. */
@@ -105,7 +105,7 @@ const CODES: Readonly<Record<IndexedSystemKey, string>> = {
   updatedBy: 'ub',
 };
 
-/** Three fit into a name beside the partition's. */
+/** The code of a column in the index's name; three codes fit into a name beside the partition's name. */
 function codeOf({ ref: { key, slot }, isDescending }: OrderedField): string {
   return `${slot ?? CODES[key as IndexedSystemKey]}${isDescending ? 'd' : ''}`;
 }
@@ -118,7 +118,7 @@ export function orderOf(entity: Pick<Entity, 'fields'>, { columns }: DeclaredInd
   });
 }
 
-/** Of the declared indexes, those that are possible: a field that is dropped, or has no order any more, takes its own with it. */
+/** The declared indexes that are possible. An index is not when one of its fields has been dropped or has lost its order. */
 export function possibleIndexes(fields: readonly Field[], declared: readonly DeclaredIndex[]): DeclaredIndex[] {
   return declared.filter((index) => orderOf({ fields }, index).length === index.columns.length);
 }
@@ -129,7 +129,10 @@ export function isSystemKey(key: string): key is IndexedSystemKey {
 
 export const INDEXED_SYSTEM_KEYS = Object.keys(CODES) as readonly IndexedSystemKey[];
 
-/** The characters of a field's text that fit into each index that has it; null without an index, or for values that are never long. */
+/**
+ * How many characters of a field's text fit into every index that contains it; null without an index, or for values that are
+ * never long.
+ */
 export function indexedTextMax({ fields, indexes }: Pick<Entity, 'fields' | 'indexes'>, field: Field): number | null {
   if (!specOf(field).isFreeText) return null;
   const own = field.unique || field.indexed ? [1] : [];

@@ -1,6 +1,6 @@
-// Patterns of text fields, on RE2: a definition bounds the instructions of a pattern's program, and their product with the
-// characters of the longest value. Parsers match synchronously; what would take long is matched ahead of them, in steps or
-// in the pattern thread, and they find the result (`withMatches`).
+// Patterns of text fields, on RE2. A definition limits the number of instructions of a pattern's program, and their product
+// with the characters of the longest value. Parsers match synchronously. Slow matches run before the parser, in steps or in the
+// pattern thread, and the parser finds their results (`withMatches`).
 // Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
@@ -10,11 +10,14 @@ import { isLongerThan } from '../runtime/text.ts';
 import type { Entity, Field } from './field.ts';
 
 const { instructionsMax, stepsMax, lengthDefault } = LIMITS.pattern;
-/** Compiling a pattern that may expand to more would itself take long. */
+/** The most that a pattern may expand to: compiling a longer one would itself take long. */
 const EXPANDED_MAX = 10_000;
 const COMPILED_MAX = 400;
 const SIZES_MAX = 4_000;
-/** Instructions times characters: a parser may match this many by itself (0.1 ms), and the event loop's thread these (3 ms). */
+/**
+ * Limits of instructions times characters: what a parser may match by itself (0.1 ms), and what the event loop's thread may (3
+ * ms).
+ */
 const STEPS = { inParser: 2_000, inThisThread: 100_000 };
 
 type Limited = Pick<Field, 'pattern' | 'maxLength'>;
@@ -28,7 +31,7 @@ export interface PatternValue extends Limited {
 export type Matches = ReadonlyMap<string, ReadonlyMap<string, string | undefined>>;
 
 const NONE: Matches = new Map();
-/** What the parsers that run now need not match. */
+/** The matches that are known to the parsers that run now. */
 let current = NONE;
 
 /** Why a definition cannot have this pattern; undefined when it can. */
@@ -67,7 +70,7 @@ function problemOf(pattern: string, matches: boolean): string | undefined {
   return matches ? undefined : `must match the pattern ${pattern}`;
 }
 
-/** Runs parsers of these values and of definitions with these patterns. What takes long is matched before. */
+/** Runs `parse`, which parses these values or definitions with these patterns. Slow matches run before it. */
 export function withMatches<T>(values: readonly PatternValue[], parse: () => T): T | Promise<T> {
   return values.every(isQuick) ? parse() : matchAhead(values).then((matches) => using(matches, parse));
 }
@@ -142,7 +145,7 @@ function patternOf({ pattern, maxLength }: Limited): Limited {
   return { pattern, maxLength };
 }
 
-/** Sizes of programs in instructions, or why a pattern has none. */
+/** Sizes of programs in instructions, or the reason why a pattern has no program. */
 const sizes = new Map<string, number | string>();
 const programs = new Programs(COMPILED_MAX);
 

@@ -98,7 +98,7 @@ const DELETE_FIELD = route({
 });
 
 export function entityRoutes(app: App, findBreaks: FindBreaks) {
-  /** Changes a definition: stored values may have to be scanned or rewritten, and what is dropped goes in parts. */
+  /** Runs a change of a definition as long work: it may scan or rewrite stored values, and drops are done in parts. */
   const change = <T>(
     { caller, query, request }: { caller: TenantCaller; query: { dryRun?: boolean }; request: Request },
     run: (used: App) => Promise<Envelope<T>>,

@@ -1,6 +1,6 @@
-// The condition of a full-text search on the records of an access scope. With `searchFolding` a word matches without its
-// accents; a match is exact when it has those of the query. While the terms of the records are still being changed from one
-// setting to the other, only exact matches count: both kinds of terms have them.
+// The condition of a full-text search on the records of an access scope. With `searchFolding` a word also matches without its
+// accents; a match is exact when it has the accents of the query. While the terms of the records are being changed from one
+// setting to the other, only exact matches count, because both kinds of terms contain them.
 // Contract: decisions#search, neighbours#fair-shares.
 import { foldAccents } from '../expression/accent-folding.ts';
 import { EMPTY, join, type Sql, sql } from '../runtime/sql.ts';
@@ -9,7 +9,7 @@ import { specOf } from './field-types.ts';
 import { termOf, wordsOf } from './search-vector.ts';
 
 const QUERY_TERMS_MAX = 32;
-/** In UTF-16 units; a query of 32 terms is seldom longer than 300. */
+/** The longest query, in UTF-16 units; a query of 32 terms seldom has more than 300. */
 const QUERY_MAX = 4_096;
 
 /** Conditions on table `r`. */
@@ -35,7 +35,7 @@ function firstTerms(words: readonly string[]): string[] {
   return [...new Set(words.map(termOf))].slice(0, QUERY_TERMS_MAX);
 }
 
-/** The condition that visible fields contain all terms, as the beginnings of words; of exact terms, those with accents. */
+/** The condition that visible fields contain all terms, as the beginnings of words; for exact terms, with their accents. */
 function contains(scope: AccessScope, terms: readonly string[], isExact: boolean): Sql {
   const indexed = sql`r.search_vector @@ ${terms.map((term) => `'${term}':*${isExact ? 'D' : ''}`).join(' & ')}::tsquery`;
   const { slots, isAll } = searchedSlots(scope);

@@ -1,6 +1,6 @@
 // Rebuilds the search terms of an entity's records after its `searchFolding` has changed, in the background and in slices,
 // while records are read and written: a batch skips locked rows, and takes them later. Writes make the new terms from the
-// change on. Readers see the same records, so ETags stay. Any process may go on where another has stopped. Times are
+// change on. Readers see the same records, so ETags stay. Any process may continue where another has stopped. Times are
 // milliseconds. Contract: decisions#search, neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type App, perApp } from '../app.ts';
@@ -19,7 +19,7 @@ import type { Entity } from './field.ts';
 import { searchVector } from './search-vector.ts';
 
 const POLL_MS = 30_000;
-/** The next entity goes on after this time; another process takes over after `LEASE_S`. */
+/** How long a process works on one entity before it turns to the next; another process may take over after `LEASE_S`. */
 const SLICE_MS = 2_000;
 const LEASE_S = 60;
 const LATER_S = 5;
@@ -62,14 +62,14 @@ export async function changeSearchFolding(tx: Tx, entity: Entity, searchFolding:
     on conflict (tenant_id, entity_id) do update set attempt = excluded.attempt, after_id = null, due_at = now()`);
 }
 
-/** A rebuild has been asked for. */
+/** Wakes the worker, because a rebuild has been requested. */
 export function nudgeSearchRebuild(app: App): void {
   workerOf(app).worker?.nudge();
 }
 
 /**
- * Goes on with an entity of the tenant after `latest`, in turn: of one with many, the others wait for a slice. Resolves to that
- * tenant's id; null when there is none.
+ * Continues the rebuild of one entity, of the next tenant after `latest`: tenants take turns, and the entities of a tenant do
+ * too. Resolves to that tenant's id; null when nothing is due.
  */
 export async function rebuildSearchOnce(
   app: App,
@@ -109,7 +109,7 @@ async function rebuildSlice(
   const entity = await entityOf(app, tenant, rebuild);
   if (entity === undefined) return finish(app, tenant, rebuild);
   if (rebuild.afterId === null) {
-    // No process searches, and no write makes terms, as before the change.
+    // Wait until no process searches, and no write makes terms, under the previous setting.
     await delay(LIMITS.cacheStaleMs);
     await waitForOlderWrites(app, entity);
   }
@@ -127,7 +127,7 @@ async function entityOf(app: App, tenant: Tenant, { entityId }: Rebuild): Promis
   return (await loadCatalog(app.db, tenant)).byId.get(entityId);
 }
 
-/** Rebuilds all of the rows; those that are locked, or are changed meanwhile, are read again. 409 when some stay locked. */
+/** Rebuilds the terms of all rows; rows that are locked, or changed meanwhile, are read again. 409 when some stay locked. */
 async function rebuildRows(
   app: App,
   tenant: Tenant,
@@ -148,7 +148,7 @@ async function rebuildRows(
   }
 }
 
-/** Resolves to the ids of the rows that have the terms now. */
+/** Stores the new terms. Resolves to the ids of the rows that have them now. */
 async function replaceVectors(app: App, entity: Entity, rows: readonly StoredRow[]): Promise<string[]> {
   const vectors: (string | null)[] = [];
   for (const { data } of rows) {
@@ -180,7 +180,7 @@ async function replaceVectors(app: App, entity: Entity, rows: readonly StoredRow
   return done.map(({ id }) => id);
 }
 
-/** Notes how far it is, and when it goes on; false when the setting has changed again. */
+/** Stores how far the rebuild is, and when it continues; false when the setting has changed again. */
 async function advance(app: App, rebuild: Rebuild, afterId: string | null, s: number): Promise<boolean> {
   const kept = await app.db.first(sql`
     update platform.search_rebuilds
@@ -190,7 +190,7 @@ async function advance(app: App, rebuild: Rebuild, afterId: string | null, s: nu
   return kept !== undefined;
 }
 
-/** From now on searches use the new terms; the next version makes known totals void. */
+/** From now on searches use the new terms; the new version invalidates cached totals. */
 async function finish(app: App, tenant: Tenant, rebuild: Rebuild): Promise<void> {
   await withDefinitionLock(app, tenant, (lock) =>
     lock.transaction(async (tx) => {

@@ -1,8 +1,8 @@
-// Full-text search. Splitting and folding happen here, not in Postgres, so that every database and locale agrees. A
-// record keeps its terms in one tsvector, in which a term's positions are the numbers of the fields that contain it:
-// one index serves all callers, and for a caller with hidden fields the condition also checks the positions. With
-// `searchFolding` a word with accents is there a second time without them, with the weight A; a word as it stands has the
-// lowest weight, D. Long texts are read in pieces, between which the event loop turns.
+// Full-text search. Words are split and folded here, not in Postgres, so that every database and locale agrees. A record keeps
+// its terms in one tsvector, in which a term's positions are the numbers of the fields that contain it: one index serves all
+// callers, and for a caller with hidden fields the condition also checks the positions. A word as it was written has the lowest
+// weight, D. With `searchFolding` a word with accents is stored a second time without them, with the weight A. Long texts are
+// read in pieces, between which the event loop runs.
 // Contract: decisions#search, neighbours#fair-shares.
 import { foldAccents } from '../expression/accent-folding.ts';
 import { foldCaseOnce, isAscii, textOf } from '../expression/case-folding.ts';
@@ -19,19 +19,19 @@ const ASCII_WORD = /[a-z0-9]+/g;
 const WORD_MAX = 200;
 /** A tsvector is limited to a megabyte; terms beyond this size are not searchable. */
 const VECTOR_BYTES_MAX = 900_000;
-/** A unit takes at most three bytes. */
+/** A UTF-16 unit takes at most three bytes. */
 const TERMS_MAX = VECTOR_BYTES_MAX / 3;
 
-/** Read at once, in UTF-16 units. Normalizing multiplies the length by up to 18. */
+/** The size of a piece that is read at once, in UTF-16 units. Normalizing multiplies the length by up to 18. */
 const PIECE = 4_096;
-/** Texts that together normalize to more are searchable up to here. */
+/** The limit of a record's normalized texts together; what comes after it is not searchable. */
 const READ_MAX = 2_097_152;
 /** Where a text can be cut: no word and no letter continues across a space or a punctuation mark. */
 const BOUNDARY = /[\s\p{P}]/gu;
 /** Sorting a run of combining marks takes the square of its length, so a run has at most 30 (UAX 15, stream-safe text). */
 const LONG_MARKS = /([\p{M}\uff9e\uff9f]{30})[\p{M}\uff9e\uff9f]+/gu;
 
-/** The text in pieces of which none divides a word, unless the word alone is longer than a piece. */
+/** The text in pieces. No piece divides a word, unless the word alone is longer than a piece. */
 function* pieces(text: string): Generator<string> {
   let start = 0;
   while (text.length - start > PIECE) {
@@ -61,13 +61,13 @@ export function searchVector(entity: Entity, data: SlotValues): string | null | 
   return quick === undefined ? slowVector(entity, data) : quick;
 }
 
-/** Texts that together have at most so many units, all of ASCII, are read at once. */
+/** Texts that are all ASCII and together have at most this many units are read at once. */
 const QUICK_UNITS = 16_384;
 const GAP = /[^a-z0-9]+/g;
 const LONG_WORD = new RegExp(`[a-z0-9]{${WORD_MAX + 1}}`);
 
 /**
- * The tsvector of short texts in ASCII: in place of what lies between two words, the position and the quotes around them.
+ * The tsvector of short texts in ASCII: replaces what lies between two words by the position and the quotes around them.
  * Postgres removes the repetitions. 30 words take 2 µs instead of 7. Undefined for other texts.
  */
 function quickVector({ fields }: Entity, data: SlotValues): string | null | undefined {
@@ -104,7 +104,7 @@ async function slowVector(entity: Entity, data: SlotValues): Promise<string | nu
 }
 
 interface Reading {
-  /** Whether words with accents are there without them too. */
+  /** Whether words with accents are also stored without them. */
   isFolding: boolean;
   terms: Terms;
   /** UTF-16 units of normalized text. */

@@ -59,7 +59,8 @@ export async function validateStored(app: App, entity: Entity, before: Field, af
     add('unique', await countDuplicates(app, entity, before), 'share a value with another');
   const violations = violationsOf(before, after, checks);
   if (violations.length > 0) {
-    // A text of more characters has more bytes too: of a large entity, few values are read.
+    // A text of more characters also has more bytes, so few values of a large entity are read when only the index limit is
+    // checked.
     const isForIndexOnly = violations.every(({ path }) => path === 'unique' || path === 'indexed');
     for await (const values of valuesOf(app, entity, before, isForIndexOnly ? LIMITS.indexedTextMax : 0)) {
       for (const value of values) {

@@ -1,6 +1,6 @@
-// The terms of a record, each once, with the numbers of the fields that contain it. They are kept as UTF-16 units one after the other
-// and found in the text itself: cutting every word of a megabyte out of it makes 10 MB of garbage and takes 5 times
-// as long. The hash is secret, so that no text can be made whose words share a slot.
+// The terms of a record, each once, with the numbers of the fields that contain it. The terms are stored one after the other as
+// UTF-16 units, and looked up without making strings: cutting every word out of a megabyte of text makes 10 MB of garbage and
+// takes 5 times as long. The hash has a secret seed, so that nobody can write a text whose words share a slot.
 // Contract: decisions#search, neighbours#byte-budgets.
 import { Buffer } from 'node:buffer';
 import { randomInt } from 'node:crypto';
@@ -8,16 +8,16 @@ import { textOf } from '../expression/case-folding.ts';
 
 const FACTOR = randomInt(0x4000_0000) * 2 + 1;
 const FIRST_SLOTS = 64;
-/** More than a term has. */
+/** The initial size of the buffer; longer than any term. */
 const FIRST_UNITS = 256;
-/** Units that one call takes as arguments faster than a decoder reads them. */
+/** Up to this many units, passing them as arguments is faster than a decoder. */
 const SHORT = 512;
 const LAST_ASCII = 0x7f;
 const [QUOTE, COLON, SPACE] = [0x27, 0x3a, 0x20];
 const utf16 = new TextDecoder('utf-16le');
 
 export class Terms {
-  /** The terms in a row; where each begins, and the hash of each. */
+  /** The terms one after the other; the start and the hash of each follow. */
   #units = new Uint16Array(FIRST_UNITS);
   #length = 0;
   #starts = new Int32Array(FIRST_SLOTS / 2);
@@ -52,7 +52,7 @@ export class Terms {
     return true;
   }
 
-  /** As a tsvector, of the first terms that together have at most so many units with their positions. */
+  /** The first terms as a tsvector, as many as together have at most `unitsMax` units with their positions. */
   toVector(unitsMax: number): string {
     let count = 0;
     let length = 0;
@@ -98,7 +98,7 @@ export class Terms {
     return true;
   }
 
-  /** Where the term is, or would be. */
+  /** The slot where the term is, or would be stored. */
   #slotOf(from: ArrayLike<number>, start: number, end: number, hash: number): number {
     const mask = this.#slots.length - 1;
     for (let slot = hash & mask; ; slot = (slot + 1) & mask) {

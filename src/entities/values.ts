@@ -28,7 +28,7 @@ export const IS_REQUIRED = 'is required';
 export function readNew(entity: Entity, input: JsonObject, isVisible: FieldFilter): ReadValues {
   const { data, problems } = readPatch(entity, input, isVisible);
   const refused = new Set(problems.map(({ path }) => path));
-  // A hidden field is missing even if the body names it, as it would be if the name were unknown.
+  // A hidden field counts as missing even if the body names it, as a field of an unknown name does.
   const isFaulty = (field: Field): boolean => isVisible(field) && refused.has(field.key);
   for (const field of entity.fields) {
     if (data[field.slot] === null) delete data[field.slot];
@@ -88,7 +88,7 @@ export function exceedsIndex(field: Field, value: unknown): boolean {
   return max !== null && isLongerThan(value as string, max);
 }
 
-/** A field that no catalog has yet is in no index but its own. */
+/** A field that is not in a catalog yet is only in its own index. */
 function textMaxOf(field: Field): number | null {
   if (field.textMax !== undefined) return field.textMax;
   return specOf(field).isFreeText && (field.unique || field.indexed) ? LIMITS.indexedTextMax : null;
@@ -100,14 +100,14 @@ export function convertValue(from: Field, to: Field, value: unknown): Parsed {
   return converted === undefined ? { problem: `cannot be converted to ${to.type}` } : parseInput(to, converted);
 }
 
-/** What the parser of `to` takes for a stored value of `from`; undefined when there is none. */
+/** The input for the parser of `to` that stands for a stored value of `from`; undefined when there is none. */
 function converts(from: Field, to: Field, value: unknown): unknown {
   const isSameTarget = from.targetId === null || to.targetId === null || from.targetId === to.targetId;
   const convert = from.type === to.type ? (same: unknown) => same : specOf(to).convertsFrom[from.type];
   return isSameTarget ? convert?.(value) : undefined;
 }
 
-/** What `convertValue` will match against the pattern of `to`. */
+/** The value that `convertValue` will match against the pattern of `to`. */
 export function conversionValue(from: Field, to: Field, value: unknown): PatternValue {
   const { pattern, maxLength } = to;
   return { pattern, maxLength, value: pattern === undefined ? null : converts(from, to, value) };
@@ -118,9 +118,9 @@ function isRequired({ required, next }: Field): boolean {
 }
 
 /**
- * The values to store while a transition moves fields to other slots: converted values go beside the old ones. A value
- * that does not convert stays in the old slot only; the transition finds it there and fails. Those of retired slots go: they may
- * have been removed since the record was read.
+ * The values to store while a transition moves fields to other slots: converted values are stored beside the old ones. A value
+ * that does not convert stays in the old slot only; the transition finds it there and fails. Values of retired slots are
+ * dropped: they may have been removed since the record was read.
  */
 export function dualWrite(entity: Entity, data: SlotValues): SlotValues | Promise<SlotValues> {
   const matched: PatternValue[] = [];

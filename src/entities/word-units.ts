@@ -1,13 +1,13 @@
-// How each UTF-16 unit of a text is read for a search, where that does not depend on its neighbours: as a letter or digit, folded,
-// or as what lies between two words. That is so in most texts of most languages. Combining marks, Hangul in parts, emoji, and
-// letters that fold to several depend on what is around them. The table has the result of `wordsOf` for each unit; a
-// block of 256 is read at its first use, which takes 0.2 ms.
+// How search reads each UTF-16 unit of a text that does not depend on its neighbours: as a folded letter or digit, or as a
+// separator. Most texts of most languages consist of such units. Combining marks, Hangul in parts, emoji, and letters that fold
+// to several depend on their neighbours. The table holds the result of `wordsOf` for each unit; a block of 256 is computed at
+// its first use, which takes 0.2 ms.
 // Contract: decisions#search.
 import { foldAccents } from '../expression/accent-folding.ts';
 import { foldCaseOnce } from '../expression/case-folding.ts';
 
 const UNKNOWN = 0;
-/** A unit between words. */
+/** The value of a unit that separates words. */
 export const BETWEEN = 1;
 const DEPENDENT = 0xffff;
 const BLOCK = 256;
@@ -16,11 +16,11 @@ const read = new Uint16Array(0x10000);
 const accented = new Uint8Array(0x10000);
 
 const LETTER = /^[\p{L}\p{N}]$/u;
-/** Hangul letters, which join to syllables. */
+/** Hangul letters, which combine into syllables. */
 const JOINING = /^[\u1100-\u11ff]$/;
 const IN_WORDS = /[\p{L}\p{N}\p{M}\p{RI}\p{Extended_Pictographic}\p{Cs}]/u;
 
-/** Writes the units of a text as they are read. Returns false for a text that is to be read as a whole. */
+/** Writes the units of a text as search reads them. Returns false for a text that must be read as a whole. */
 export function readUnits(text: string, to: Uint16Array): boolean {
   for (let i = 0; i < text.length; i++) {
     const unit = text.charCodeAt(i);
