@@ -1,4 +1,4 @@
-// Answers the changes after a cursor, as the caller sees them, and waits for the next ones.
+// Answers requests for the changes after a cursor, as the caller sees them, and waits for the next changes.
 // Failures: 400 with every problem, 403, 410, 429 when too many wait, 503.
 // Contract: feed#guarantee, feed#long-polls, feed#items.
 import { rowsOfPage } from '../access/bot-limits.ts';
@@ -20,7 +20,7 @@ import { type ChangesQuery, readSelection, wantedOf } from './selection.ts';
 import { changeWaitsOf, type Wait } from './waits.ts';
 
 const { limitDefault, pageBytes, scanMs, waitingPerTenant: shareWaitingMax } = LIMITS.changes;
-/** A change wakes a thousand requests at once. They read in turn, since many would otherwise wait too long for a connection. */
+/** One change may wake a thousand requests. They read in turn, since many would otherwise wait too long for a connection. */
 const woken = new Semaphore({ slots: 8, operatorSlots: 0, shareWaitingMax });
 
 /** `bytesMax` bounds the items as JSON. */
@@ -52,14 +52,14 @@ export async function readChanges(
       const isLate = performance.now() >= deadline || changeWaitsOf(app).isClosing;
       if (page.entries.length > 0 || isLate) return shown(app, caller.tenant.id, page);
       if (page.hasMore) {
-        // Many changes that the caller may not see do not end the waiting either.
+        // Changes that the caller may not see do not end the waiting, however many they are, so the client may have gone.
         if (currentWork().signal?.().aborted === true) throw clientGone();
         page = await next();
       } else if (wait === undefined || !wait.isListening) {
         wait?.leave();
         wait = undefined;
         wait = await changeWaitsOf(app).enter(caller.tenant.id);
-        // What was committed before the process listened wakes nobody.
+        // Changes that were committed before the process listened wake nobody, so read once more.
         page = await next();
       } else {
         await wait.next(deadline - performance.now(), currentWork().signal?.());
@@ -72,10 +72,12 @@ export async function readChanges(
   }
 }
 
-/** In place of a cursor: everything that is kept. */
+/** In place of a cursor: begins with the oldest change that is kept. */
 export const EARLIEST_CURSOR = 'earliest';
 
-/** Null without a cursor to begin at. A text that is none is a problem of the request, as others are. */
+/**
+ * The cursor to begin at; null without one. A text that is not a cursor is a problem of the request, reported with the others.
+ */
 export function cursorOf(
   app: App,
   caller: TenantCaller,

@@ -1,5 +1,5 @@
-// Who follows changes: a caller as it was admitted, and with the rights that it has later. A public key needs the scope
-// `channels:read`, and has the rights of that scope, whatever others it has.
+// A follower of changes: a caller with the rights at admission, and later with its current rights. A public key needs the scope
+// `channels:read`, and then has only the rights of that scope.
 // Failures: 403; later 401 when the credential has ended. Contract: feed#the-feed, decisions#changes-of-rights.
 import { type CallerNow, callerNow } from '../access/authenticate.ts';
 import type { TenantCaller } from '../access/caller.ts';

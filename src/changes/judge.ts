@@ -16,7 +16,10 @@ export interface Images {
   after: RecordRow | null;
 }
 
-/** `isSeen` says whether a record with this image is among those that are seen. Null: the change is nothing to the caller. */
+/**
+ * Judges a change. `isSeen` tells whether the caller sees a record with this image. Null: the change does not concern the
+ * caller.
+ */
 export async function judge(
   type: RecordEventType,
   { before, after }: Images,

@@ -1,10 +1,10 @@
-// Follows the feed for one stream or subscription: first what has been committed since its cursor, then what is committed,
-// without a gap or a repetition between the two. There is no hand-over: everything is read from the feed, from one cursor on.
-// A live event only wakes the reader.
-// Proof that none is missed: the connection has joined the live events before the first read. A page ends with a head; what
-// that head does not see is committed later, so it is relayed and wakes, as does what is dropped because too much waits, and a wake
-// during a read causes another one. Where live events may have been lost, the connection is closed: its client has its cursor.
-// Proof that none is repeated: only this loop reads, one page at a time, each from where the last one ended. Contract: feed#resume.
+// Follows the feed for one stream or subscription: first the changes since its cursor, then new ones, without a gap or a
+// repetition in between. There is no hand-over: everything is read from the feed, from one cursor on. A live event only wakes
+// the reader. Proof that no change is missed: the connection receives live events before its first read. A page ends with a
+// head. A change that the head does not see is committed later, so its live event wakes the reader, even if it is dropped
+// because too many wait. A wake during a read causes another read. Where live events may have been lost, the connection is
+// closed: its client has its cursor. Proof that no change is repeated: only this loop reads, one page at a time, each from the
+// end of the last one. Contract: feed#resume.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -16,18 +16,18 @@ import { type Entry, type OtherEvents, PageReader } from './page.ts';
 import { type PageReceiver, type PageTurn, pageTurnsOf } from './page-turns.ts';
 import { readSelection, type Wanted } from './selection.ts';
 
-/** What a stream does for its follower. */
+/** The stream that a follower serves. */
 export interface FollowedStream extends PageReceiver {
-  /** With the rights as last loaded. */
+  /** The caller with the rights as last loaded. */
   caller(): TenantCaller;
-  /** With the rights of now, which may have to be loaded; null once the stream has ended. */
+  /** The caller with its current rights, which may have to be loaded; null once the stream has ended. */
   callerNow(): Promise<TenantCaller | null>;
   /** Events that are not of records, as the stream shows them. */
   others: OtherEvents;
-  /** Resolves when the client has taken almost all of the last page, or has gone. */
+  /** Resolves when the client has taken almost all of the last page, or has disconnected. */
   room(): Promise<void>;
   send(entry: Entry, cursor: string | null): void;
-  /** What is followed no longer exists, or the database is unavailable for longer. */
+  /** Called when the view or entity that is followed no longer exists, or when the database stays unavailable. */
   failed(cause: unknown): void;
 }
 
@@ -59,7 +59,7 @@ export class LiveFollower {
     this.#pages = new PageReader(app, size, stream.others);
   }
 
-  /** Something was committed, or this is the beginning. */
+  /** Reads on: something was committed, or the stream begins. */
   wake(): void {
     this.#isWoken = true;
     if (this.#isRunning || this.#hasStopped) return;
@@ -67,7 +67,7 @@ export class LiveFollower {
     void forTenant(this.#tenantId, () => this.#run());
   }
 
-  /** The rights have been loaded again. */
+  /** Called when the rights have been loaded again. */
   accessLoaded(): void {
     if (rightsKeyOf(this.stream.caller()) !== this.#cursor.rightsKey) this.wake();
   }
@@ -95,7 +95,7 @@ export class LiveFollower {
           hasMore = true;
         }
         turn.end();
-        // Without a turn: others read meanwhile.
+        // Pauses without holding a turn: others read meanwhile.
         if (pauseMs !== undefined) await delay(pauseMs, undefined, { ref: false });
       }
     } catch (cause) {
@@ -107,7 +107,7 @@ export class LiveFollower {
     }
   }
 
-  /** Resolves to whether more follows. */
+  /** Reads one page. Resolves to whether more follows. */
   async #readPage(turn: PageTurn): Promise<boolean> {
     if (this.#hasStopped) return false;
     const { wanted, hasCursors } = this.following;

@@ -1,7 +1,8 @@
-// The turns of the streams and subscriptions that read pages of the feed. Hundreds may replay from far back at once: a process
-// reads few pages at a time, a tenant's on at most a quarter of the connections, so that its calls find others; and what has been read
-// counts, from a budget that all tenants share, until the client has taken it. A reader that has to wait holds nothing but its cursor.
-// A client that takes nothing of its page while its tenant's others wait for the bytes is disconnected: it goes on from its cursor.
+// The turns of the streams and subscriptions that read pages of the feed. Hundreds may replay from far back at once, so a
+// process reads few pages at a time, and a tenant's replays use at most a quarter of the connections, so that its calls find
+// others. Pages that have been read count against a budget of bytes, shared by all tenants, until the client has taken them. A
+// waiting reader holds only its cursor. A client that takes nothing of its page while others of its tenant wait for the bytes
+// is disconnected: it can resume from its cursor.
 // Contract: neighbours#fair-shares, decisions#sse.
 import { perApp } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -12,7 +13,7 @@ import { currentWork } from '../runtime/work.ts';
 
 const { running: slots, bytesMax: pageBytes, heldBytes, stalledMs } = LIMITS.replay;
 const WATCH_MS = 500;
-/** What is received for pages while the collection of garbage does not keep up. */
+/** The rate at which pages are read while the garbage collector is behind. */
 const BEHIND_BYTES_PER_SECOND = 16_777_216;
 const IDLE_CHECKS = 4;
 
@@ -20,15 +21,15 @@ const IDLE_CHECKS = 4;
 export interface PageReceiver {
   /** When it last took something, by `performance.now()`. */
   takenAt(): number;
-  /** Disconnects it as too slow. */
+  /** Disconnects the client as too slow. */
   cut(): void;
 }
 
 /** A page that is being read, and then waits to be taken. */
 export interface PageTurn {
-  /** The page has been read and handed over: so many bytes were received for it, and it holds so many. */
+  /** The page has been read and handed over: `scanned` bytes were received for it, and it holds `kept` bytes. */
   read(scanned: number, kept: number): void;
-  /** Nothing of it is held any more. */
+  /** The page is no longer held. */
   end(): void;
 }
 
@@ -49,7 +50,7 @@ export class PageTurns {
   readonly #bytes = new SharedBudget(heldBytes);
   /** Pages that have been read. */
   readonly #held = new Set<Held>();
-  /** By tenant that replays: ends the collection of its garbage. */
+  /** By replaying tenant: the function that ends the frequent garbage collection for it. */
   readonly #collecting = new Map<string, () => void>();
   #restsUntil = 0;
   #resting: ReturnType<typeof setTimeout> | undefined;
@@ -62,7 +63,7 @@ export class PageTurns {
     return this.#bytes.taken;
   }
 
-  /** Resolves when the current work may read a page; in a replay, it is known that the page is not empty. */
+  /** Resolves when the current work may read a page. In a replay the page is known not to be empty. */
   async next(receiver: PageReceiver, isReplay: boolean): Promise<PageTurn> {
     const { share } = currentWork();
     if (isReplay && !this.#collecting.has(share)) this.#collecting.set(share, keepGarbageSmall());
@@ -99,7 +100,7 @@ export class PageTurns {
     const now = performance.now();
     this.#restsUntil = Math.max(now, this.#restsUntil) + (received / BEHIND_BYTES_PER_SECOND) * 1_000;
     clearTimeout(this.#resting);
-    // It may be called a little early.
+    // A timer may fire a little early, so the time is reset rather than compared.
     this.#resting = setTimeout(() => {
       this.#restsUntil = 0;
       this.#start();
@@ -128,7 +129,7 @@ export class PageTurns {
       if (blocked.has(share) && since < before && receiver.takenAt() < before) receiver.cut();
     }
     const isBusy = this.#queue.length + this.#queue.running > 0;
-    // The queue of a replay may be empty for a moment: what it has grown by must not be forgotten then.
+    // The queue of a replay may be empty for a moment; the watching must not end then.
     this.#idleChecks = isBusy || this.#hasStarted ? 0 : this.#idleChecks + 1;
     this.#hasStarted = false;
     if (this.#idleChecks < IDLE_CHECKS) return;

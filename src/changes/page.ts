@@ -1,6 +1,8 @@
-// Reads the feed page by page, as one caller sees it. A page ends with the newest commit, or earlier: with its last entry, with
-// its bytes, or after as many events as one read may look at. Requests, and the streams that replay, all read it here.
-// Failures: 400 when filters no longer fit, 503. Contract: feed#guarantee, neighbours#fair-shares.
+// Reads the feed page by page, as one caller sees it. A page ends with the newest commit, or earlier: when it has enough
+// entries or bytes, or after as many events as one read may look at. Requests, and the streams that replay, all read the feed
+// here.
+// Failures: 400 when filters no longer fit, 503.
+// Contract: feed#guarantee, neighbours#fair-shares.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import type { Field } from '../entities/field.ts';
@@ -26,12 +28,12 @@ import { Scan } from './scan.ts';
 import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
 const { stepEvents } = LIMITS.changes;
-/** A page that is not full after a step takes so many times what is missing in the next one: not every event is seen. */
+/** How many times the missing entries the next step reads, when a page is not full: the caller does not see every event. */
 const STEP_GROWTH = 4;
 
 type EventFacts = Pick<CommittedEvent, 'id' | 'at' | 'recordId' | 'row' | 'triggeredBy' | 'actor' | 'erased'>;
 
-/** An event, what the caller sees of it, and where a reader is after it. */
+/** An event, what the caller sees of it, and the cursor after it. */
 export interface Entry {
   event: EventFacts;
   seen: Seen;
@@ -40,21 +42,21 @@ export interface Entry {
 
 export interface FeedPage {
   entries: Entry[];
-  /** Where the next page begins, with the caller's rights of now. */
+  /** The cursor at which the next page begins, with the caller's current rights. */
   cursor: ChangesCursor;
   hasMore: boolean;
-  /** Bytes of what it shows. */
+  /** Bytes of what the entry shows. */
   received: number;
-  /** Bytes that were received for it, what is not shown included. */
+  /** Bytes that were received for the entry, including what it does not show. */
   scanned: number;
 }
 
 /** When a page ends. */
 export interface PageSize {
   entries: number;
-  /** Of the entries as JSON, but for the first. */
+  /** The bytes of the entries as JSON, not counting the first. */
   bytes: number;
-  /** How long it looks for what the caller may see. */
+  /** How long a read looks for events that the caller may see. */
   scanMs: number;
 }
 
@@ -70,11 +72,11 @@ export class PageReader {
   constructor(
     private readonly app: App,
     private readonly size: PageSize,
-    /** What is shown of events that are not of records; nothing unless given. */
+    /** What to show of events that are not changes of records; nothing by default. */
     private readonly others: OtherEvents = () => null,
   ) {}
 
-  /** One page, which is empty when nothing has happened. */
+  /** Reads one page, which is empty when nothing has happened. */
   async page(caller: TenantCaller, selection: Selection, cursor: ChangesCursor): Promise<FeedPage> {
     const { position } = cursor;
     this.#received = receivedBudget();
@@ -107,7 +109,7 @@ export class PageReader {
     return { end: end ?? positionAt(head), hasMore: end !== null };
   }
 
-  /** Resolves to null when everything is read that the head sees. */
+  /** Resolves to null when everything that the head sees has been read. */
   async #readUntil(
     until: FeedHead,
     reader: EventReader,
@@ -116,11 +118,11 @@ export class PageReader {
   ): Promise<FeedPosition | null> {
     let position = from;
     for (let growth = 1; ; growth *= STEP_GROWTH) {
-      // One more than the page has room for tells whether more follows.
+      // One entry more than the page has room for tells whether more follows.
       const missing = this.size.entries + 1 - this.#entries.length;
       const step = { events: Math.min(stepEvents, missing * growth), ...(await this.#scan.nextStep(this.size.bytes)) };
       const { end, isFull, readTo } = await this.#step(reader, tenantId, position, until, step);
-      // A page that a single large entry has filled needs no other one to be read.
+      // A page that is filled by a single large entry needs no further read.
       if (isFull || this.#bytes >= this.size.bytes) return end;
       if (readTo === null) return null;
       position = { ...end, cut: { until, number: readTo } };
@@ -134,12 +136,12 @@ export class PageReader {
     const { events, readTo } = await readStep(this.app, tenantId, from, until, size, this.#received, this.#oldest);
     this.#scan.add(events.length, this.#received.taken - taken);
     const shown = await this.#show(reader, events, from, until);
-    // Only what is shown stays: how large the rest of a change is, such as hidden values, neither ends a page nor refuses it.
+    // Only what is shown stays counted: hidden values, however large, must neither end a page nor refuse it.
     this.#received.returnTo(this.#bytes);
     return { ...shown, readTo };
   }
 
-  /** Adds what is seen of the events. Resolves to the position after the last one that fits. */
+  /** Adds entries for the events that the caller sees. Resolves to the position after the last event that fits. */
   async #show(
     reader: EventReader,
     events: readonly FeedEvent[],
@@ -159,7 +161,10 @@ export class PageReader {
     return { end, isFull: false };
   }
 
-  /** False when the page is full: this entry begins the next one, so that `hasMore` tells nothing of what is not seen. */
+  /**
+   * Adds an entry. Returns false when the page is full: this entry begins the next page, so that `hasMore` depends only on
+   * visible events.
+   */
   #add(entry: Entry): boolean {
     const { seen, event } = entry;
     const bytes = this.#bytes + jsonBytes(seen.type === 'record.deleted' ? (event.row?.data ?? null) : seen.data);
@@ -171,13 +176,13 @@ export class PageReader {
   }
 }
 
-/** An erased record that the caller may not have seen is not named. */
+/** Does not name an erased record that the caller may not have seen. */
 function shownFor(event: FeedEvent, seen: Seen): Pick<Entry, 'event' | 'seen'> {
   if (seen.type === RIGHTS_CHANGED) return { ...rightsChanged(event.tenantId, event.at), seen };
   return { event: factsOf(event, seen), seen };
 }
 
-/** Without the values that are not shown, which may be large. */
+/** The event without values that are not shown, which may be large. */
 function factsOf({ id, at, recordId, row, triggeredBy, actor, erased }: FeedEvent, { type, record }: Seen): EventFacts {
   const shown = row && { ...row, data: type === 'record.left' ? {} : valuesOf(row, record?.fields ?? []) };
   return { id, at, recordId, row: shown, triggeredBy, actor, ...(erased === undefined ? {} : { erased }) };
@@ -189,7 +194,7 @@ function valuesOf({ data }: RecordRow, fields: readonly Field[]): RecordRow['dat
   return values;
 }
 
-/** What the caller may see has changed since the cursor was given: everything has to be read again. */
+/** The entry that says that the caller's rights have changed since the cursor was issued: everything has to be read again. */
 function rightsChanged(tenantId: string, at = new Date().toISOString()): Pick<Entry, 'event' | 'seen'> {
   const event = {
     id: newId(),

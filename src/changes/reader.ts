@@ -1,6 +1,6 @@
-// What one caller sees of events: the judge's verdict, by the caller's rights of now, on the images that stand in the event,
-// with `$now` being the event's time; relations are followed as they are when it is read. Conditions are parsed once for each
-// entity, and again for each event only when they name `$now`.
+// What one caller sees of events: the judge's verdict, under the caller's current rights, on the images in the event. `$now` is
+// the event's time, but relations are followed as they are when the event is read. Conditions are parsed once for each entity,
+// and again for each event only when they name `$now`.
 // Contract: feed#what-a-follower-sees.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
@@ -24,14 +24,17 @@ import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 /** What the caller sees of an event: the record, or what is left of it. */
 export interface Seen {
   type: string;
-  /** Null when the event is not about one. */
+  /** Null when the event is not about an entity. */
   entity: string | null;
   data: Record<string, unknown>;
-  /** The record's entity and the fields that the caller sees; undefined for what is not a change of a record. */
+  /** The record's entity and the fields that the caller sees; undefined when the event is not a change of a record. */
   record?: { entity: Entity; fields: readonly Field[] };
 }
 
-/** The caller's access to an entity; `condition` is null when every record is seen, `isWhole` says whether all may be. */
+/**
+ * The caller's access to an entity. `condition` is null when the caller follows every record that it may see; `isWhole` tells
+ * whether it may see all records.
+ */
 interface Access {
   entity: Entity;
   fields: readonly Field[];
@@ -59,7 +62,7 @@ export class EventReader {
     return new EventReader(app, caller, selection, await catalogOf(app, caller.tenant));
   }
 
-  /** Announces the events that are read next, so that what their conditions need is read together. */
+  /** Announces the events that are read next, so that the related rows that their conditions need are read together. */
   expect(events: readonly CommittedEvent[]): void {
     for (const [entityId, own] of Map.groupBy(events, (event) => event.entityId)) {
       const entity = this.catalog.byId.get(entityId ?? '');
@@ -68,7 +71,7 @@ export class EventReader {
     }
   }
 
-  /** Null when the event is nothing to the caller. */
+  /** What the caller sees of the event; null when it does not concern the caller. */
   async see(event: FeedEvent): Promise<Seen | null> {
     if (event.type === DEFINITION_CHANGED) return this.#seeDefinition(event);
     if (!isOfRecord(event.type) || event.row === null || event.entityId === null) return null;
@@ -92,8 +95,9 @@ export class EventReader {
   }
 
   /**
-   * Without values no condition can be judged. Who may see all records is shown the deletion, and without a condition of
-   * their own the changes too; others read again, without learning which record it was.
+   * An erased event has no values, so no condition can be judged. A caller that may see all records is shown the deletion and,
+   * if it has no condition of its own, the changes too. Other callers are told to read again, without learning which record it
+   * was.
    */
   #seeErased({ type }: FeedEvent, id: string, { entity, fields, condition, isWhole }: Access): Seen | null {
     const isDeletion = type === 'record.deleted';
@@ -106,7 +110,7 @@ export class EventReader {
     return this.selection.events === null || this.selection.events.has(type);
   }
 
-  /** For those who may read the entity, or might until it was dropped. */
+  /** Shows a change of a definition to callers that may read the entity, or might until it was dropped. */
   async #seeDefinition(event: CommittedEvent): Promise<Seen | null> {
     const { entity, payload } = event;
     if (typeof payload?.view === 'string') return this.#seeView(event, payload.view);
@@ -122,7 +126,9 @@ export class EventReader {
     return this.#isJudgedBy(event) ? { type: RIGHTS_CHANGED, entity: null, data: {} } : null;
   }
 
-  /** For those who follow the view: other records may be its own since. Its entity is that of today. */
+  /**
+   * Shows a change of a view to its followers, since other records may belong to it now. The entity is the view's current one.
+   */
   async #seeView(event: CommittedEvent, slug: string): Promise<Seen | null> {
     if (this.selection.view?.slug !== slug) return null;
     if (isFresh(event)) await this.#reload();
@@ -130,7 +136,10 @@ export class EventReader {
     return entity === null ? null : { type: DEFINITION_CHANGED, entity, data: { entity } };
   }
 
-  /** Whether the field that a change of the definition was about is one that the caller may see: under its key of today, if it is there. */
+  /**
+   * Whether the caller may see the field that the change of definition is about: under its current key, if the field still
+   * exists.
+   */
   #seesChanged({ entityId, payload }: CommittedEvent, entity: string): boolean {
     const changed = payload?.field as { id: string; key: string } | undefined;
     if (changed === undefined) return true;
@@ -139,8 +148,8 @@ export class EventReader {
   }
 
   /**
-   * Whether a hidden field that decides on the caller's rows had another type before: what they were cannot be judged any more.
-   * No condition names a field whose type changes, so the rights have changed, and perhaps back.
+   * Whether a hidden field decides on the caller's rows and had another type before, so that the caller's former rows can no
+   * longer be judged. No condition may name a field while its type changes, so the rights have changed since, and perhaps back.
    */
   #isJudgedBy({ entityId, payload, at }: CommittedEvent): boolean {
     const changed = payload?.field as { id: string } | undefined;
@@ -200,7 +209,7 @@ export class EventReader {
   }
 }
 
-/** Null when the role's row filter no longer fits the entity: no other route shows its records then either. */
+/** Null when the role's row filter no longer fits the entity: then no other route shows its records either. */
 function scopeAt(catalog: Catalog, caller: TenantCaller, entity: Entity, now: Date): AccessScope | null {
   try {
     return accessScopeOf(catalog, caller, entity, now);
@@ -222,7 +231,7 @@ function isFresh({ at }: CommittedEvent): boolean {
   return Date.now() - Date.parse(at) < FRESH_MS;
 }
 
-/** The caller among those who might read an entity when it was dropped (entities/announcement.ts). */
+/** The caller's name in the list of readers of a dropped entity (entities/announcement.ts). */
 function readerOf({ kind, id, role, apiId }: TenantCaller): string {
   if (kind === 'bot') return `bot ${id}`;
   return kind === 'platform_key' ? `api ${apiId} ${role}` : `role ${role}`;

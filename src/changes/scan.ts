@@ -1,5 +1,5 @@
-// What a page of the feed or of a history has looked at so far: events that are not shown count too, so that a page ends although
-// the caller sees none of them. Times are milliseconds.
+// Counts what a page of the feed or of a history has looked at. Events that are not shown count too, so that a page ends even
+// when the caller sees none of them. Times are milliseconds.
 // Contract: feed#guarantee, history#history, neighbours#fair-shares.
 import type { StepSize } from '../events/feed.ts';
 import { LIMITS } from '../limits.ts';
@@ -12,7 +12,7 @@ export class Scan {
   #events = 0;
   #bytes = 0;
 
-  /** `maxMs` is how long it may look. */
+  /** `maxMs` is how long the page may look for events. */
   constructor(private readonly maxMs: number) {}
 
   /** Counts a step: its events, and the bytes received for them. */
@@ -27,8 +27,8 @@ export class Scan {
   }
 
   /**
-   * What the next step may read, `bytesMax` at most. The first one is small. A call that reads on waits for its place first: a
-   * statement that comes to need one is cut off, with its connection.
+   * How much the next step may read, at most `bytesMax`. The first step is small. A call that reads more steps first waits for
+   * a place among large calls: a statement that turns out to need a place is cut off, with its connection.
    */
   async nextStep(bytesMax: number = stepBytes): Promise<Pick<StepSize, 'bytes' | 'atLeast'>> {
     if (this.#bytes === 0) return { bytes: Math.min(streamBytes, bytesMax), atLeast: 0 };

@@ -1,4 +1,4 @@
-// What a follower asks for: entities, events, a condition. Names of entities are not looked up, as in the parameters of a
+// What a follower selects: entities, events, a condition. Names of entities are not looked up, as in the parameters of a
 // stream: an entity that is dropped later must not end the following, and one that the caller may not read yields nothing.
 // Failures: 400 with every problem; for a view 403 without its permission, 404, 409 when it no longer fits its entity.
 // Contract: feed#parameters.
@@ -25,7 +25,7 @@ const { limitDefault, limitMax, waitMaxS } = LIMITS.changes;
 export const RIGHTS_CHANGED = 'rights.changed';
 /** Updates that move a record in or out of what the caller sees. */
 const TRANSITIONS = ['record.entered', 'record.left'] as const;
-/** The types that can be asked for. A follower gets the last two whatever it asks for. */
+/** The types that can be selected. A follower gets the last two types whatever it selects. */
 export const ITEM_TYPES = [...RECORD_EVENTS, ...TRANSITIONS, DEFINITION_CHANGED, RIGHTS_CHANGED] as const;
 
 export const ChangesQuery = parameters({
@@ -48,16 +48,16 @@ export const ChangesQuery = parameters({
 });
 export type ChangesQuery = Static<typeof ChangesQuery>;
 
-/** What a request asks for; null selects everything. */
+/** What a request selects; null selects everything. */
 export interface Wanted {
   entities: ReadonlySet<string> | null;
   events: ReadonlySet<string> | null;
-  /** Conditions, all of which must hold; each is parsed by itself, so that none can end another. */
+  /** Conditions that must all hold. Each is parsed by itself, so that its text cannot close a parenthesis of another. */
   filters: readonly string[];
   /** A view's slug. */
   view: string | null;
   transitions: boolean;
-  /** Streams have types of their own, and show nothing of an entity with a row filter, but for transitions. */
+  /** For streams: they have their own event types and, except for transitions, show nothing of an entity with a row filter. */
   stream?: { types: readonly string[] };
 }
 
@@ -88,7 +88,7 @@ export async function readSelection(
   others: readonly Problem[] = [],
 ): Promise<Selection> {
   const catalog = await catalogOf(app, caller.tenant);
-  // Hundreds of requests, or followers of one change, may read theirs at once.
+  // Hundreds of requests, or followers of one change, may parse their filters at once.
   const way = giveWayToRead(wanted.filters.reduce((sum, { length }) => sum + length, 0));
   if (way !== undefined) await way;
   const view = wanted.view === null ? null : await viewOf(app, caller, wanted.view);
@@ -116,7 +116,7 @@ async function viewOf(
   const { view, entity, catalog } = await viewFor(app, caller, slug);
   const way = giveWay();
   if (way !== undefined) await way;
-  // 409 now rather than at the first change.
+  // Fails with 409 now rather than at the first change.
   conditionFor(view.filterDsl, catalog, caller, entity);
   return { slug, entity, dsl: view.filterDsl };
 }
@@ -154,7 +154,7 @@ function eventProblems({ events, transitions, stream }: Wanted): Problem[] {
   });
 }
 
-/** Fields of an entity that the caller may not read are not looked at: the message would tell which it has. */
+/** Filters on an entity that the caller may not read are not checked: the message would tell which fields it has. */
 function filterProblems(catalog: Catalog, caller: TenantCaller, { filters, entities, view }: Selection): Problem[] {
   if (filters.length === 0) return [];
   const [name = ''] = entities ?? [];

@@ -1,7 +1,8 @@
 // Requests that wait for a tenant's next change. While they wait they hold neither a connection nor a timer of the database:
-// the process listens to the tenant's live events once for all of them, and for a while longer. An event only wakes them;
-// what they answer is read from the feed. Changed rights wake them too. Without the broker they look once a second.
-// Failures: 429 when too many requests of a tenant wait. Contract: feed#long-polls, decisions#changes-of-rights.
+// the process listens to the tenant's live events once for all of them, and a while longer. An event only wakes the requests;
+// their answers are read from the feed. A change of rights wakes them too. Without the broker they poll once a second.
+// Failures: 429 when too many requests of a tenant wait.
+// Contract: feed#long-polls, decisions#changes-of-rights.
 import { type App, perApp } from '../app.ts';
 import { rateLimited, ServiceError } from '../errors.ts';
 import { hubOf } from '../events/hub.ts';
@@ -14,7 +15,7 @@ const { waitingPerTenant, lingerMs } = LIMITS.changes;
 const POLL_MS = 1_000;
 const RETRY_AFTER_S = 5;
 
-/** Listens to one tenant. */
+/** Listens to the live events of one tenant. */
 class Listener implements Subscriber {
   readonly waits = new Set<Wait>();
   /** Resolves to the function that ends the listening; null without the broker. */
@@ -41,7 +42,7 @@ class Listener implements Subscriber {
   }
 }
 
-/** One request that waits, again and again, until it leaves. */
+/** One waiting request, which may wait repeatedly until it leaves. */
 export class Wait {
   /** Whether nothing will wake it. */
   isPolling = false;
@@ -63,7 +64,7 @@ export class Wait {
     this.#resolve?.();
   }
 
-  /** Resolves after the next change since the last call, after `ms`, or when the signal aborts. */
+  /** Resolves at the next change since the last call, after `ms`, or when the signal aborts. */
   async next(ms: number, signal: AbortSignal | undefined): Promise<void> {
     if (!this.#isWoken && signal?.aborted !== true) {
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -93,7 +94,7 @@ export class ChangeWaits {
     return this.#isClosing;
   }
 
-  /** Every change that is committed after it resolves wakes the wait. The caller must leave. */
+  /** Starts a wait. Every change that is committed after `enter` resolves wakes it. The caller must leave. */
   async enter(tenantId: string): Promise<Wait> {
     const listener = this.#listenerOf(tenantId);
     if (listener.waits.size >= waitingPerTenant) {
@@ -111,7 +112,7 @@ export class ChangeWaits {
     }
   }
 
-  /** Lets every request end now. */
+  /** Ends all waits now. */
   close(): void {
     this.#isClosing = true;
     for (const [tenantId, listener] of [...this.#listeners]) {
@@ -144,7 +145,7 @@ export class ChangeWaits {
         hub.unsubscribe(tenantId, [ALL_ENTITIES]);
       };
     } catch (cause) {
-      // The next request tries again.
+      // Listening failed: the next request tries again.
       this.#forget(tenantId, listener);
       if (cause instanceof ServiceError && cause.status === 503) return null;
       throw cause;
@@ -158,7 +159,7 @@ export class ChangeWaits {
     listener.linger = setTimeout(() => this.#forget(tenantId, listener), lingerMs);
   }
 
-  /** Ends the listening once; requests that still wait with this listener poll no more than to their end. */
+  /** Ends the listening once. Requests that still wait with this listener poll until they end. */
   #forget(tenantId: string, listener: Listener): void {
     if (this.#listeners.get(tenantId) !== listener) return;
     this.#listeners.delete(tenantId);

@@ -1,6 +1,7 @@
-// Conditions on a record as it was at a past time, of which not everything is known any more: what a field held before its type
-// changed, and what a related record held that has been deleted since. A condition is met then only if it is whatever that was:
-// taking it for nothing would show what NOT, `!=` and `is null` hide. The condition becomes one that says so, for both back ends.
+// Conditions on a record as it was at a past time. Some values are no longer known then: the value of a field before its type
+// changed, and the values of a related record that has been deleted since. A condition is met only if it is met whatever these
+// values were: taking them for missing would show records that NOT, `!=` and `is null` hide. Here a condition is rewritten to
+// say this, for both back ends.
 // Contract: history#who-sees-what, feed#what-a-follower-sees.
 import {
   and,

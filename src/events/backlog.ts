@@ -1,6 +1,6 @@
-// The events that the relay has seen in the outbox and not relayed yet, as their numbers by tenant. Tenants take turns, so
-// that a tenant's single change does not wait behind another's import. Also the relay's position, which says exactly
-// what has been relayed: a leader that takes over relays the rest of each tenant, and nothing before it again.
+// The events that the relay has seen in the outbox but not relayed yet, as their numbers by tenant. Tenants take turns, so that
+// a tenant's single change does not wait behind another's import. Also the relay's position, which says exactly what has been
+// relayed: a new leader relays the rest of each tenant, and nothing twice.
 // Contract: neighbours#fair-shares, decisions#events.
 import { includes, type NumberRanges } from './number-ranges.ts';
 
@@ -9,18 +9,18 @@ export interface RelayPosition {
   watermark: number;
   readTo: number;
   missing: NumberRanges;
-  /** By tenant: it has been relayed up to `relayedTo`, except the `late` numbers. */
+  /** By tenant: its events up to `relayedTo` have been relayed, except the `late` numbers. */
   pending: Record<string, { relayedTo: number; late: number[] }>;
 }
 
 interface TenantBacklog {
-  /** Ascending; those before `at` are relayed. */
+  /** Ascending numbers; the numbers before index `at` have been relayed. */
   numbers: number[];
   at: number;
   relayedTo: number;
 }
 
-/** Relayed numbers are cut off once there are this many. */
+/** Relayed numbers are removed from the array once there are this many. */
 const COMPACT_AT = 10_000;
 
 export class Backlog {
@@ -32,7 +32,7 @@ export class Backlog {
     return this.#size;
   }
 
-  /** The lowest number that waits; null when none does. */
+  /** The lowest waiting number; null when none waits. */
   oldest(): number | null {
     let oldest = Number.POSITIVE_INFINITY;
     for (const { numbers, at } of this.#tenants.values()) oldest = Math.min(oldest, numbers[at] ?? oldest);
@@ -43,7 +43,7 @@ export class Backlog {
     return this.#tenants.has(tenantId);
   }
 
-  /** Adds ascending numbers of a tenant. If it has none yet, everything of it up to `relayedTo` has been relayed. */
+  /** Adds ascending numbers of a tenant. A tenant without waiting numbers starts as relayed up to `relayedTo`. */
   add(tenantId: string, added: readonly number[], relayedTo: number): void {
     const [first] = added;
     if (first === undefined) return;
@@ -51,7 +51,7 @@ export class Backlog {
     this.#tenants.set(tenantId, tenant);
     this.#size += added.length;
     const { numbers, at } = tenant;
-    // Transactions that committed late have lower numbers than some that wait already.
+    // Transactions that committed late have lower numbers than some that already wait.
     let end = numbers.length;
     while (end > at && (numbers[end - 1] as number) > first) end--;
     const later = numbers.splice(end);

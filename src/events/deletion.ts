@@ -1,7 +1,7 @@
-// Deletes deliveries and events in a transaction and in small statements: one statement for 300,000 deliveries takes a processor of
-// the database from all others for as long as it runs. Deliveries in flight are left to the trigger of their subscription, at
-// the end: their results are stored in one statement with those of other tenants, which would wait.
-// The tables of a deleted tenant must be locked: what is written meanwhile may be left.
+// Deletes deliveries and events in a transaction, in small statements: a single statement for 300,000 deliveries would occupy a
+// processor of the database for as long as it runs. Deliveries in flight are left to the trigger that runs when their
+// subscription is deleted at the end: their results are stored in one statement with the results of other tenants, which would
+// otherwise wait. The tables of a deleted tenant must be locked, since rows written meanwhile may be left behind.
 // Contract: neighbours#fair-shares.
 import { LEAST_ID } from '../runtime/ids.ts';
 import { inParts, PART_ROWS } from '../runtime/parts.ts';
@@ -10,24 +10,24 @@ import { BY_TENANT, isOfTenant } from './feed.ts';
 
 const GREATEST = '9223372036854775807';
 
-/** Deletes a tenant's subscriptions' deliveries and its events. */
+/** Deletes a tenant's events and the deliveries of its subscriptions. */
 export async function deleteOutboxOf(tx: Tx, tenantId: string): Promise<void> {
   await deleteDeliveries(tx, sql`tenant_id = ${tenantId}::uuid`);
   await inParts(tx, (after) => eventsAfter(tenantId, after));
 }
 
-/** Deletes the deliveries of the subscriptions that fulfil a condition, which this transaction is about to delete. */
+/** Deletes the deliveries of the subscriptions that meet a condition and that this transaction is about to delete. */
 export async function deleteDeliveries(tx: Tx, condition: Sql): Promise<void> {
   await tx.rows(sql`select ${GENERIC_PLANS}`);
-  // As claims do, the subscription is locked first, and then its deliveries: nothing claims any from now on.
+  // Locks the subscription first and then its deliveries, as claims do: from now on nothing claims any of them.
   const subscriptions = await tx.rows<{ id: string; tenantId: string }>(sql`
     select id, tenant_id as "tenantId" from platform.webhook_subscriptions where ${condition} order by id for update`);
   for (const { id, tenantId } of subscriptions) await inParts(tx, (after) => deliveriesAfter(tenantId, id, after));
 }
 
 /**
- * Deletes an entity's changes that subscriptions have not judged yet; those of a clone, whose entity has the same id, stay. Without
- * rests: the judging of other tenants waits for it.
+ * Deletes an entity's changes that subscriptions have not judged yet; changes in a clone, whose entity has the same id, stay.
+ * It does not pause between batches, because the judging of other tenants waits for it.
  */
 export async function deleteUnjudged(tx: Tx, tenantId: string, entityId: string): Promise<void> {
   await inParts(tx, (after) => deliveriesAfter(tenantId, entityId, after), { rests: false });

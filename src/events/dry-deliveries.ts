@@ -1,5 +1,5 @@
-// Counts the deliveries that changes of a dry run would make. Those of subscriptions that judge changes first are counted by the
-// webhooks, which alone can judge.
+// Counts the deliveries that the changes of a dry run would make. The webhooks count the deliveries of subscriptions that judge
+// changes first, since only they can judge.
 // Contract: trying#dry-runs.
 import { type App, perApp } from '../app.ts';
 import type { EntityChange } from './entity-change.ts';
@@ -7,7 +7,7 @@ import type { RecordRow } from './event.ts';
 
 type CountJudged = (app: App, tenantId: string, change: EntityChange, rows: readonly RecordRow[]) => Promise<number>;
 
-/** What counts the deliveries of subscriptions that judge changes. */
+/** The function that counts the deliveries of subscriptions that judge changes. */
 export const countJudgedOf = perApp<CountJudged>(() => async () => 0);
 
 export async function countDeliveries(

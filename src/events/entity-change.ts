@@ -1,5 +1,5 @@
-// What kind of change of which entity: as much of the definition as the outputs of a change need, so that they depend on
-// nothing else of it.
+// The kind of a change and its entity: only the parts of the definition that the outputs of a change need, so that they depend
+// on nothing else of it.
 // Contract: decisions#events.
 import type { RecordEventType } from './event.ts';
 
@@ -8,11 +8,14 @@ export interface PublishedEntity {
   readonly id: string;
   readonly name: string;
   readonly fields: readonly { readonly key: string; readonly slot: string }[];
-  /** The active webhook subscriptions by event type; the entity's own id stands for those that judge its changes first. */
+  /**
+   * The active webhook subscriptions by event type; the entity's own id stands for all subscriptions that judge its changes
+   * first.
+   */
   readonly subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
 }
 
-/** In place of an entity's id: a webhook subscription to all entities. */
+/** Stands for an entity's id in a webhook subscription to all entities. */
 export const EVERY_ENTITY = '00000000-0000-0000-0000-000000000000';
 
 export interface EntityChange {

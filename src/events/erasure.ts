@@ -1,6 +1,6 @@
-// Erases the values of a record from its events for good: their images become empty, and say when that was done and by whom. The
-// live stream's entries that hold values are removed from the broker. Each call takes a part, so that no transaction is long,
-// however many versions the record has and however large they are.
+// Erases the values of a record from its events for good: the images become empty, and the events state when that was done and
+// by whom. Entries of the live stream that hold values are removed from the broker. Each call erases a part, so that no
+// transaction is long, however many versions the record has and however large they are.
 // Contract: history#erase.
 import type { App } from '../app.ts';
 import { lockNumber } from '../runtime/locks.ts';
@@ -14,27 +14,30 @@ import { isReference, type StreamedEvent } from './streamed-event.ts';
 export interface ErasedRecord {
   tenantId: string;
   recordId: string;
-  /** ISO 8601, and the id of who erases it. */
+  /** The time in ISO 8601, and the id of the caller who erases the record. */
   at: string;
   by: string | null;
 }
 
 /** A row of platform.erasures. */
 export interface Erasure extends ErasedRecord {
-  /** The number of the event of the deletion, which has no values; null for a record deleted before. */
+  /** The number of the deletion's event, which has no values; null for a record that was deleted before. */
   seq: number | null;
 }
 
-/** What one part of it is at most: events, and about the bytes of their values, which Postgres deletes; events found at once. */
+/** The limits of one part: its events, the approximate bytes of their values, and the events that are searched for at once. */
 const PART = { events: 200, bytes: 8_388_608, found: 20_000 };
 
-/** The last number so far. */
+/** The last number of an event so far. */
 export async function lastNumber(tx: Tx): Promise<number> {
   const row = await tx.first<{ last: number }>(sql`select last_value as last from platform.events_seq`);
   return row?.last ?? 0;
 }
 
-/** Erases the values from the event of a deletion that this transaction has made after a number. Resolves to its own. */
+/**
+ * Erases the values from the event of a deletion that this transaction has made; its number is above `after`. Resolves to that
+ * number.
+ */
 export async function eraseDeletion(tx: Tx, record: ErasedRecord, after: number): Promise<number | null> {
   const row = await tx.first<{ seq: number }>(sql`
     update platform.events as e set ${erasing(record)}
@@ -44,12 +47,12 @@ export async function eraseDeletion(tx: Tx, record: ErasedRecord, after: number)
   return row?.seq ?? null;
 }
 
-/** A condition of a record's own events, which only the indexes by record can serve. */
+/** The condition for a record's events, in a form that only the indexes by record can serve. */
 export function isOfRecord({ tenantId, recordId }: Pick<ErasedRecord, 'tenantId' | 'recordId'>): Sql {
   return sql`record_id = ${recordId}::uuid and tenant_id::text = ${tenantId} and version is not null`;
 }
 
-/** When the record's oldest event was made, of those that are kept; undefined if there is none. ISO 8601. */
+/** The time of the record's oldest kept event, in ISO 8601; undefined if there is none. */
 export function oldestEventAt({ db }: App, record: ErasedRecord): Promise<string | undefined> {
   return db.begin(async (tx) => {
     await tx.rows(sql`select ${NO_TABLE_SCANS}`);
@@ -61,18 +64,18 @@ export function oldestEventAt({ db }: App, record: ErasedRecord): Promise<string
   });
 }
 
-/** An event with about the bytes of its values. */
+/** An event with the approximate bytes of its values. */
 interface Found {
   seq: number;
   at: string;
   bytes: number;
 }
 
-/** Erases the values from some of the record's events at each call, which resolves to false when there was none. */
+/** Returns a function that erases the values from some of the record's events, and resolves to false when there was none. */
 export function eraseEvents(app: App, record: ErasedRecord): () => Promise<boolean> {
   let found: Found[] = [];
   return async () => {
-    // Found together: a search by record may read much of a day.
+    // Events are found many at a time: a search by record may read much of a day.
     if (found.length === 0) found = await findEvents(app, record);
     const part: Found[] = [];
     for (let bytes = 0; found.length > 0 && part.length < PART.events && bytes < PART.bytes; ) {
@@ -99,7 +102,7 @@ async function erasePart({ db }: App, record: ErasedRecord, part: readonly Found
   const times = part.map(({ at }) => at).sort();
   const numbers = part.map(({ seq }) => seq).sort((a, b) => a - b);
   await db.begin(async (tx) => {
-    // One process at a time: two could each hold what the other waits for.
+    // One process erases at a time: two could each hold rows that the other waits for.
     const lock = lockNumber(record.tenantId, 'erasing', record.recordId);
     await tx.rows(sql`select ${NO_TABLE_SCANS}, pg_advisory_xact_lock(${lock})`);
     await tx.rows(sql`

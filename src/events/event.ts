@@ -3,7 +3,7 @@
 // Contract: decisions#events.
 import { raw, type Sql, sql } from '../runtime/sql.ts';
 
-/** By which interface or mechanism a change was made. */
+/** The interface or mechanism by which a change was made. */
 export type TriggeredBy = 'mcp' | 'api' | 'flow' | 'webhook' | 'ui' | 'rule' | 'system';
 
 /** Event types of record changes, the only ones that webhooks can subscribe to. */
@@ -25,7 +25,7 @@ export const EVENT_TYPES = [
 export const DEFINITION_CHANGED = 'definition.changed';
 export type EventType = (typeof EVENT_TYPES)[number] | typeof DEFINITION_CHANGED;
 
-/** About the tenant itself: only its admins see them. */
+/** Events about the tenant itself: only its admins see them. */
 export const ADMIN_EVENTS: readonly EventType[] = ['quota.warning', 'webhook.disabled'];
 
 /** A record's row: `data` by slot. */
@@ -61,9 +61,9 @@ export interface CommittedEvent {
   depth: number;
   /** The transaction that made the change. */
   xid: string;
-  /** The trace of the request that caused it (runtime/trace.ts); absent without one. */
+  /** The trace of the request that caused the event (runtime/trace.ts); absent without one. */
   trace?: string | null;
-  /** Present when the record's values have been erased (erasure.ts): those of `row` are missing. */
+  /** Present when the record's values have been erased (erasure.ts): then `row` has none. */
   erased?: Erased;
 }
 
@@ -84,17 +84,17 @@ export const EVENT_COLUMNS: Sql = sql`id, seq, at, tenant_id as "tenantId", type
   record_id as "recordId", version, data, created_at, updated_at, created_by, updated_by, payload, actor,
   triggered_by as "triggeredBy", depth, xid::text as xid, trace, erased_at as "erasedAt", erased_by as "erasedBy"`;
 
-/** Compressed values above this are not unpacked to find out their size; pglz makes values up to 91 times smaller. */
+/** Compressed values larger than this are not unpacked to find out their size; pglz makes values up to 91 times smaller. */
 const UNPACKED_BYTES = 1_024;
 const RATIO_MAX = 91;
 const VALUE_BYTES_MAX = 1_048_576;
 
-/** `storedSize` of the values of an event, whose table has this alias. */
+/** The `storedSize` of an event's values; `event` is the alias of its table. */
 export function eventSize(event: Sql): Sql {
   return sql`coalesce(${event}.data_bytes, ${storedSize(sql`coalesce(${event}.data, ${event}.payload)`)})`;
 }
 
-/** At least about the length of a stored value's JSON; 0 for null. Large values are not read. */
+/** An approximate lower bound of the length of a stored value's JSON; 0 for null. Large values are not read. */
 export function storedSize(value: Sql): Sql {
   return sql`(case
     when ${value} is null then 0

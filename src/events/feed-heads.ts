@@ -1,24 +1,27 @@
-// The head of the feed: a snapshot of the database, which says what is committed, with the highest number L of an event that it
-// sees, and a floor, a number up to which every event is decided in that snapshot, so that readers need not look below it.
-// The floor is exact: an event's transaction has its id before its number (outbox.ts). An observation reads L and after it the
-// next transaction id N, so whatever has a number up to L has an id below N. In a snapshot whose xmin is N or more, all of these
-// have ended. (The snapshot's own xmax would be too low for N: ids from it on may be assigned already.) A crash of the database
-// may give out again ids that the snapshot takes for ended, and numbers, but none up to L, which is that of a committed event.
-// Failures: the database's own.
-// Contract: feed#cursors.
+// The head of the feed: a snapshot of the database, which says what is committed; the highest number L of an event that it sees;
+// and a floor, a number up to which every event is decided in that snapshot, so that readers need not look below it. The floor
+// is exact: an event's transaction has its id before its number (outbox.ts). An observation reads L, and then the next
+// transaction id N, so every event up to L has a transaction id below N. In a snapshot whose xmin is N or more, all of these
+// have ended. (The snapshot's own xmax would be too low for N: ids from xmax on may be assigned already.) A crash of the
+// database may cause ids that the snapshot takes for ended to be assigned again, and numbers too, but no number up to L, because
+// that event is committed.
+// Failures: the database's own. Contract: feed#cursors.
 import { type App, perApp } from '../app.ts';
 import { sql } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
 import { parseSnapshot } from './snapshot.ts';
 
 export interface FeedHead {
-  /** As Postgres shows it. */
+  /** The snapshot as Postgres writes it. */
   readonly snapshot: string;
   /** Every event up to this number is decided in the snapshot; 0 when that is not known. */
   readonly floor: number;
-  /** The highest number of an event that the snapshot sees. Whatever has a higher one is not in it, whichever id it has. */
+  /**
+   * The highest number of an event that the snapshot sees. No event with a higher number is in the snapshot, whatever its
+   * transaction id.
+   */
   readonly last: number;
-  /** When it was taken, in milliseconds of the database's clock. */
+  /** The time of the head, in milliseconds of the database's clock. */
   readonly at: number;
 }
 
@@ -28,10 +31,14 @@ interface Observation {
   next: bigint;
 }
 
-/** A head this old is good enough where repeating is allowed, in milliseconds; from `RENEW_MS` on another one is taken meanwhile. */
+/**
+ * The maximum age of a head where repetitions are allowed, in milliseconds; from `RENEW_MS` on, a new one is taken meanwhile.
+ */
 const RECENT_MS = 500;
 const RENEW_MS = 250;
-/** Observations that wait for the transactions before them; a long one keeps all later ones waiting. */
+/**
+ * How many observations wait for the transactions before them to end; a long transaction keeps all later observations waiting.
+ */
 const WAITING_MAX = 64;
 const XIDS = 2n ** 32n;
 
@@ -46,7 +53,7 @@ export class FeedHeads {
   #waiting: Observation[] = [];
   #floor = 0;
   #newest: { head: FeedHead; takenAt: number } | undefined;
-  /** The observation in progress, and the next one, which all calls in the meantime share. */
+  /** The observation in progress, and the next one, which all calls meanwhile share. */
   #current: Promise<unknown> = Promise.resolve();
   #next: Promise<FeedHead> | undefined;
 

@@ -1,9 +1,9 @@
-// The feed of a tenant's events, read from the outbox by whoever keeps a position in it. A position is a snapshot: the next
-// page is what a newer snapshot sees and this one does not, in the order of numbers, and then the newer one is the position.
-// So every committed event is in exactly one page, whatever commits meanwhile and however long a transaction takes. The
-// changes of one record are in order: the second waits for the first's row lock, so its number is higher, and no snapshot
-// sees it without the first. A page that is cut keeps the newer snapshot and the number that it has come to.
-// A statement reads a bounded span of numbers, so that none is long, however many events there are that nobody wants.
+// The feed of a tenant's events, read from the outbox by readers that keep a position. A position is a snapshot: the next page
+// contains what a newer snapshot sees and this one does not, in the order of numbers; then the newer snapshot is the position.
+// So every committed event is in exactly one page, whatever commits meanwhile and however long a transaction takes. Changes of
+// one record are in order: the second waits for the first's row lock, so its number is higher, and no snapshot sees it without
+// the first. The position within an unfinished page, a cut, keeps the newer snapshot and the last number read. A statement
+// reads a bounded span of numbers, so that none takes long, however many events the reader does not want.
 // Contract: feed#guarantee, neighbours#fair-shares.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -24,43 +24,46 @@ import { includes, parseSnapshot } from './snapshot.ts';
 
 const { stepNumbers } = LIMITS.changes;
 
-/** The events that a snapshot sees, of those up to `last`; null in cursors of an earlier version. */
+/** The events up to the number `last` that a snapshot sees; `last` is null in cursors of an earlier version. */
 export interface SeenEvents {
   readonly snapshot: string;
   readonly last: number | null;
 }
 
-/** How far a follower has read: everything that `seen` sees, and of what `until` sees besides, the numbers up to `number`. */
+/**
+ * How far a follower has read: everything that `seen` sees and, of what `cut.until` sees beyond that, the numbers up to
+ * `cut.number`.
+ */
 export interface FeedPosition {
   readonly seen: SeenEvents & Pick<FeedHead, 'floor'>;
-  /** Events that had been deleted by this time cannot be missing: milliseconds. Null for the oldest that is kept. */
+  /** Milliseconds. Retention may delete events up to this time without a loss for the reader. Null at the oldest kept event. */
   readonly at: number | null;
   /** Null between two pages. */
   readonly cut: { readonly until: FeedHead; readonly number: number } | null;
 }
 
-/** Before the oldest event that is kept. */
+/** The position before the oldest kept event. */
 export const EARLIEST: FeedPosition = { seen: { snapshot: '1:1:', floor: 0, last: 0 }, at: null, cut: null };
 
-/** At a head: everything before it has been read. */
+/** The position at a head: everything that the head sees has been read. */
 export function positionAt({ snapshot, floor, last, at }: FeedHead): FeedPosition {
   return { seen: { snapshot, floor, last }, at, cut: null };
 }
 
-/** After an event of the page that ends at a head. */
+/** The position after an event of the page that ends at a head. */
 export function positionAfter(
   { seen, at }: FeedPosition,
   until: FeedHead,
   event: { seq: number; at: string },
 ): FeedPosition {
-  // Of what was committed before the event, nothing is missing any more.
+  // Nothing that was committed before the event is missing any more.
   return { seen, at: Math.max(at ?? 0, Date.parse(event.at)), cut: { until, number: event.seq } };
 }
 
 /**
- * The later of two positions: a page from it has nothing of what was before `bound`, and nothing of what was before `position`
- * either, unless only one position in two unfinished pages can say so. A cut stays only if its head sees all that is seen: that
- * head is the next position.
+ * The later of two positions. A page from it contains nothing from before `bound`, and nothing from before `position` either,
+ * except where two unfinished pages overlap, since a position can describe only one. A cut stays only if its head sees
+ * everything in `seen`: that head is the next position.
  */
 export function laterOf(position: FeedPosition, bound: FeedPosition): FeedPosition {
   const seen = sees(position.seen, bound.seen) ? position.seen : bound.seen;
@@ -74,24 +77,24 @@ export function laterOf(position: FeedPosition, bound: FeedPosition): FeedPositi
   return { seen, at, cut: isFurther ? own : given };
 }
 
-/** Whether one has seen everything that the other has. What is not said of their numbers is not compared. */
+/** Whether `one` has seen everything that `other` has. Their last numbers are compared only if both are known. */
 function sees(one: SeenEvents, other: SeenEvents): boolean {
   const isAsFar = one.last === null || other.last === null || one.last >= other.last;
   return isAsFar && includes(parseSnapshot(one.snapshot), parseSnapshot(other.snapshot));
 }
 
-/** An event with the record before the change; null for a creation, and for an update of which it is not known. */
+/** An event with the record before the change; null for a creation, and for an update whose former values are not known. */
 export interface FeedEvent extends CommittedEvent {
   before: RecordRow | null;
 }
 
-/** Whether the event in the row with this alias is one of these. */
+/** The condition that `seen` contains the event; `event` is the alias of its table. */
 export function isSeen({ snapshot, last }: SeenEvents, event: Sql): Sql {
   return sql`(${event}.seq <= ${last ?? Number.MAX_SAFE_INTEGER}::bigint
     and pg_visible_in_snapshot(${event}.xid, ${snapshot}::pg_snapshot))`;
 }
 
-/** Whether the event in the row with this alias comes after a position. */
+/** The condition that the event comes after a position; `event` is the alias of its table. */
 export function isAfter({ seen, cut }: FeedPosition, event: Sql): Sql {
   const isNew = sql`not ${isSeen(seen, event)}`;
   if (cut === null) return isNew;
@@ -104,9 +107,9 @@ export function floorOf({ seen, cut }: FeedPosition): number {
 }
 
 /**
- * Whether the event in the row with this alias is one of a tenant with a number after `after` and up to `last`. Only the index by
- * tenant and number serves this form, together with `BY_TENANT`. Written as two conditions and ordered by number, it was read from
- * the index by number where the statistics of a partition were of one tenant: a page then passed over 90,000 events of others.
+ * The condition that the event belongs to a tenant, with a number after `after` and up to `last`. Only the index by tenant and
+ * number serves this form, together with `BY_TENANT`. When it was written as two conditions and ordered by number, Postgres
+ * used the index by number where a partition's statistics knew only one tenant: a page then skipped 90,000 events of others.
  */
 export function isOfTenant(event: Sql, tenantId: string, after: number | string, last: Sql): Sql {
   const key = sql`(${event}.tenant_id, ${event}.seq)`;
@@ -116,7 +119,7 @@ export function isOfTenant(event: Sql, tenantId: string, after: number | string,
 /** The order of the events that `isOfTenant` finds. */
 export const BY_TENANT: Sql = sql`tenant_id, seq`;
 
-/** Some events after a position, and the number that the reading has come to; null at the end of the page. */
+/** Some events after a position, and the last number read; null at the end of the page. */
 export interface FeedStep {
   events: FeedEvent[];
   readTo: number | null;
@@ -125,16 +128,19 @@ export interface FeedStep {
 /** `start` is the tenant's first event in the span. */
 type StepRow = { start: number } & FittedRow;
 
-/** What one step reads at most. */
+/** The limits of what one step reads. */
 export interface StepSize {
   events: number;
-  /** Of the values. */
+  /** The bytes of the values. */
   bytes: number;
-  /** So many events are read however large they are. */
+  /** This many events are read, however large they are. */
   atLeast: 0 | 1;
 }
 
-/** The next events after a number, of the page from `seen` to `until`; from the earliest on, those made at `oldest` or later. */
+/**
+ * The next events after a number, in the page from `seen` to `until`; from the earliest position on, only events made at
+ * `oldest` or later.
+ */
 export async function readStep(
   app: App,
   tenantId: string,
@@ -171,8 +177,8 @@ export async function readStep(
 }
 
 /**
- * The first of the `wanted` events in this order that fit into a step, each with its number `n` and how many there are, `found`. When
- * none fits, one row says so, without an event.
+ * The first of the `wanted` events, in this order, that fit into a step: each with its position `n` and the number of events
+ * found. When none fits, a single row without an event says so.
  */
 export function fitting(wanted: Sql, order: Sql, { bytes, atLeast }: StepSize): Sql {
   const size = sql`${eventSize(sql`w`)} + ${storedSize(sql`w.old`)}`;
@@ -209,6 +215,6 @@ export function toFeedEvent({ old, ...stored }: StoredFeedEvent): FeedEvent {
   return { ...event, before: row === null || old === null ? null : beforeImage(row, old) };
 }
 
-/** Runs a statement that finds its rows by index. */
+/** Runs a statement whose rows must be found by an index. */
 export const rowsByIndex = <T>(app: App, statement: Sql, received: ByteBudget): Promise<T[]> =>
   app.db.rows<T>(plannedOnce(statement), received);

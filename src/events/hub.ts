@@ -1,8 +1,8 @@
-// The live events of the tenants that this process streams. One reader reads all their streams and passes each event to
-// the tenant's subscribers once and in order. A stream entry names the entry before it; if that is not the last one read,
-// events were lost, and the subscribers must close their streams: a client is disconnected rather than shown a gap.
-// On the fast path a process that leads the relay passes on its own next event without outbox or broker.
-// Measured p50 from write to SSE and WebSocket: 1.7x to 2.0x that of a bare insert and broadcast; without the path 3.3x.
+// The live events of the tenants that this process streams. One reader reads all their streams and passes each event to the
+// tenant's subscribers once and in order. A stream entry names the entry before it; if that is not the last one read, events
+// were lost, and the subscribers must close their streams: a client is disconnected rather than shown a gap. On the fast path,
+// a process that leads the relay passes on its own next event without outbox or broker. Measured p50 from write to SSE and
+// WebSocket: 1.7x to 2.0x that of a bare insert and broadcast; without the path 3.3x.
 // Contract: decisions#events, decisions#guarantees.
 import { type App, perApp } from '../app.ts';
 import type { StreamEntry } from '../runtime/broker/broker.ts';
@@ -25,16 +25,18 @@ const PAUSE_PER_STREAM_MS = 0.02;
 const BLOCK_MS = 5_000;
 const RETRY_MS = 200;
 const POLL_MS = 1_000;
-/** The relay pauses after a round, so that a busy outbox is read in batches. They are larger when no event had a subscriber. */
+/**
+ * The relay pauses after a round, so that a busy outbox is read in batches. Batches are larger when no event had a subscriber.
+ */
 const PAUSE_PER_EVENT_MS = 3;
 const PAUSE_MAX_MS = 15;
 const PAUSE_UNRELAYED_MAX_MS = 50;
-/** While events wait for a later round. */
+/** The pause while events wait for a later round. */
 const PAUSE_WAITING_MS = 3;
 /** After a round that saw more events than this and relayed none, the next follows at once. */
 const MANY_UNRELAYED = 100;
 const CHECK_STREAMS_MS = 5_000;
-/** Broker channels: the outbox has new events; events may not have been relayed. */
+/** Broker channels for the messages that the outbox has new events, and that events may not have been relayed. */
 const OUTBOX_CHANNEL = 'outbox';
 const LOSS_CHANNEL = 'outbox-lost';
 
@@ -85,8 +87,8 @@ export class Hub {
   }
 
   /**
-   * Attaches a subscriber. Resolves to a function that detaches it. An attached subscriber misses no event, and may get
-   * some that were committed shortly before. Rejects with 503 while the broker is unavailable.
+   * Attaches a subscriber. Resolves to a function that detaches it. An attached subscriber misses no event, and may get some
+   * events that were committed shortly before. Rejects with 503 while the broker is unavailable.
    */
   async attach(tenantId: string, subscriber: Subscriber): Promise<() => void> {
     const name = streamOf(tenantId);
@@ -168,7 +170,10 @@ export class Hub {
     await this.app.broker.append(this.#wakeStream, { wake: '1' }, 1);
   }
 
-  /** The process's one blocking reader, of all tenants' streams and its own. The more there are, the more it reads at a time. */
+  /**
+   * The process's only blocking reader, of all tenants' streams and its own. The more streams there are, the more it reads at a
+   * time.
+   */
   async #read(): Promise<void> {
     while (!this.#isClosed) {
       try {
@@ -241,7 +246,7 @@ export class Hub {
     for (const [name, stream] of [...this.#streams]) this.#closeStream(name, stream);
   }
 
-  /** Events may not have been relayed, which matters only to a process with subscriptions. */
+  /** Called when events may not have been relayed, which matters only to a process with subscriptions. */
   #onLoss(): void {
     if (this.#subscriptions.isEnrolled) this.#closeAll();
   }
@@ -265,7 +270,7 @@ export const hubOf = perApp((): Hub => {
   throw new Error('the hub is not open');
 });
 
-/** Opens the process's hub; once, at start. */
+/** Opens the process's hub. Called once, at start. */
 export async function openHub(app: App): Promise<Hub> {
   sendQuotaWarnings(app);
   const hub = await Hub.open(app);

@@ -1,5 +1,5 @@
-// Sets of event numbers as ranges: a single transaction of a tenant may leave a hundred thousand numbers open, which are
-// compared, stored and sent to the database in every round of the relay.
+// Sets of event numbers as ranges: a single transaction of a tenant may leave a hundred thousand numbers undecided. Every round
+// of the relay compares them, stores them and sends them to the database.
 // Contract: decisions#events.
 
 /** Both ends are included. */
@@ -8,7 +8,7 @@ export type NumberRange = [from: number, to: number];
 /** Ascending, without overlaps. */
 export type NumberRanges = readonly NumberRange[];
 
-/** The ranges of disjoint sets together. */
+/** The union of disjoint sets. */
 export function union(sets: readonly NumberRanges[]): NumberRange[] {
   const all: NumberRange[] = [];
   for (const [from, to] of sets.flat().sort(([a], [b]) => a - b)) {
@@ -47,12 +47,12 @@ export function includes(ranges: NumberRanges, seq: number): boolean {
   return range !== undefined && range[0] <= seq;
 }
 
-/** As a literal of Postgres's int8multirange. */
+/** Writes ranges as a literal of Postgres's int8multirange. */
 export function toMultirange(ranges: NumberRanges): string {
   return `{${ranges.map(([from, to]) => `[${from},${to}]`).join()}}`;
 }
 
-/** From the text that Postgres shows of an int8multirange, in which upper ends are excluded. */
+/** Reads Postgres's text of an int8multirange, whose upper ends are excluded. */
 export function fromMultirange(text: string): NumberRange[] {
   return Array.from(text.matchAll(/\[(\d+),(\d+)\)/g), ([, from, end]) => [Number(from), Number(end) - 1]);
 }

@@ -1,8 +1,8 @@
-// The relay's cursor in the outbox, which reads only the numbers of events, so that it reaches every tenant's newest event
-// soon, however much others have written; backlog.ts decides in which order the events are relayed. Sequence numbers are
-// assigned before commit, so an event may appear after events with higher numbers: the missing numbers are remembered
-// with the transactions that could have them, and read again when one of these has ended. So a long transaction of one
-// tenant, however many events it has, costs the others' events nothing until it ends.
+// The relay's cursor in the outbox. It reads only the numbers of events, so that it soon reaches every tenant's newest event,
+// however much others have written; backlog.ts decides in which order the events are relayed. Numbers are assigned before
+// commit, so an event may appear after events with higher numbers. Missing numbers are therefore remembered with the
+// transactions that could have them, and read again when one of these has ended. So a long transaction of one tenant, however
+// many events it has, costs the others' events nothing until it ends.
 // Contract: decisions#events, neighbours#fair-shares.
 import { ASYNC_COMMIT, EMPTY, type Queries, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { RelayPosition } from './backlog.ts';
@@ -10,7 +10,7 @@ import { fromMultirange, type NumberRange, type NumberRanges, toMultirange, unio
 import { isSeenIn, parseSnapshot } from './snapshot.ts';
 import { hasSubscriber } from './stream-subscriptions.ts';
 
-/** Numbers that one read takes: many, so that the cursor is faster than any writers. */
+/** How many numbers one read takes: many, so that the cursor is faster than all writers. */
 const BATCH = 20_000;
 /** How far below the newest number to look for uncommitted ones when relaying begins. */
 const LOOK_BACK = 50_000;
@@ -32,7 +32,7 @@ interface MissingNumbers {
 /** The process that relays, the watermark it has stored, and the age of its last heartbeat. */
 export interface LeaderState {
   watermark: number;
-  /** Null, or of another watermark, if a leader of an earlier version has relayed. */
+  /** Null, or for another watermark, if a leader of an earlier version has relayed. */
   position: RelayPosition | null;
   leader: string | null;
   age_s: number;
@@ -40,22 +40,22 @@ export interface LeaderState {
 
 export interface OutboxRead {
   state: LeaderState;
-  /** How many numbers were read, and those of events that have a subscriber, ascending, by tenant. */
+  /** How many numbers were read, and by tenant the ascending numbers of events that have a subscriber. */
   count: number;
   isFull: boolean;
   numbers: { tenantId: string; numbers: number[] }[];
-  /** The cursor after the read, the numbers that the read skipped, and the earlier missing ones that have appeared. */
+  /** The cursor after the read, the numbers that the read skipped, and the numbers missing before that have now appeared. */
   readTo: number;
   skipped: NumberRanges;
   late: NumberRanges;
-  /** The read's snapshot, and its own transaction, which has a higher number. */
+  /** The read's snapshot, and its own transaction id, which is higher than all that the snapshot sees. */
   snapshot: string;
   own: bigint;
 }
 
 /**
- * For a transaction that finds events by their numbers. A new partition has no statistics, and the planner would read all
- * of it: with millions of events a stream then opened only after seconds, or not at all.
+ * The setting for a transaction that finds events by their numbers. A new partition has no statistics, so the planner would
+ * read all of it: with millions of events a stream then opened only after seconds, or not at all.
  */
 export const BY_INDEX = raw(
   `set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true)`,
@@ -86,7 +86,7 @@ export function missingOf({ missing }: Cursor): NumberRange[] {
   return union(missing.map(({ ranges }) => ranges));
 }
 
-/** A cursor at the end of the outbox; what is uncommitted counts as missing. */
+/** A cursor at the end of the outbox; uncommitted numbers count as missing. */
 export async function cursorAtEnd(tx: Tx): Promise<Cursor> {
   const end = await tx.first<{ last: number } & Taken & { skipped: string }>(sql`
     with last as (select coalesce(max(seq), 0)::bigint as last, ${BY_INDEX} as setting from platform.events),
@@ -117,7 +117,7 @@ interface Taken {
  * asynchronous: after a server crash the stored position may be older, and some events are relayed twice.
  */
 export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<OutboxRead> {
-  // The setting of the statement itself comes too late for its own plan.
+  // A setting within the statement would come too late for its own plan.
   if (missing.length > 0) await tx.rows(sql`select ${BY_INDEX}`);
   type First = LeaderState & Taken & { count: number; read_to: number; skipped: string; late: string };
   const [first, ...numbers] = await tx.rows<First & OutboxRead['numbers'][number]>(sql`
@@ -162,7 +162,7 @@ export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<O
   };
 }
 
-/** A query of the missing events that have appeared, and `union all`. */
+/** A query of the missing events that have appeared, followed by `union all`. */
 function lateEvents(missing: readonly MissingNumbers[]): Sql {
   if (missing.length === 0) return EMPTY;
   return sql`
@@ -190,7 +190,7 @@ export function advance(cursor: Cursor, read: OutboxRead): void {
   cursor.missing = merged([...still, ...newlyMissing(read.skipped, read.snapshot, read.own)]);
 }
 
-/** What the read still missed. Numbers whose transactions have all ended were rolled back. */
+/** The numbers that the read still missed. Numbers whose transactions have all ended were rolled back. */
 function stillMissing(numbers: MissingNumbers, { snapshot, late }: OutboxRead): MissingNumbers[] {
   const ended = parseSnapshot(snapshot);
   const owners = numbers.owners.filter((xid) => !isSeenIn(ended, xid));
@@ -200,8 +200,8 @@ function stillMissing(numbers: MissingNumbers, { snapshot, late }: OutboxRead): 
 }
 
 /**
- * Numbers that a read has skipped. Their transactions are those that its snapshot does not see, up to its own one: the
- * snapshot's xmax would be too low, since a transaction with an assigned number may begin after it.
+ * The numbers that a read has skipped. Their transactions are the ones that its snapshot does not see, up to its own: the
+ * snapshot's xmax would be too low, since a transaction that already has a number may have a later id.
  */
 function newlyMissing(ranges: NumberRanges, snapshot: string, own: bigint): MissingNumbers[] {
   const { xmax, running } = parseSnapshot(snapshot);
@@ -210,7 +210,7 @@ function newlyMissing(ranges: NumberRanges, snapshot: string, own: bigint): Miss
   return ranges.length === 0 || owners.length === 0 ? [] : [{ ranges, owners }];
 }
 
-/** Numbers of the same transactions together. */
+/** Merges the numbers of the same transactions. */
 function merged(missing: readonly MissingNumbers[]): MissingNumbers[] {
   const byOwners = new Map<string, MissingNumbers[]>();
   for (const numbers of missing) {

@@ -7,7 +7,7 @@ import { BackgroundRead } from '../runtime/background-read.ts';
 import { sql } from '../runtime/sql.ts';
 import { type NumberRanges, toMultirange } from './number-ranges.ts';
 
-/** What `Relay` shows of itself. */
+/** The part of `Relay` that the metric needs. */
 interface RelayState {
   readonly unrelayed: { readTo: number; others: NumberRanges } | null;
 }
@@ -43,7 +43,7 @@ async function readLag(app: App, { unrelayed }: RelayState): Promise<{ at: numbe
   return { at, lagS: await ageOfOldest(app, state.watermark, []) };
 }
 
-/** Seconds; 0 when there is none. */
+/** The age in seconds; 0 when there is no such event. */
 async function ageOfOldest(app: App, readTo: number, others: NumberRanges): Promise<number> {
   const found = await app.db.first<{ age_s: number }>(sql`
     select greatest(0, extract(epoch from clock_timestamp() - least(

@@ -20,11 +20,11 @@ export interface Cause {
   rootEventId: string | null;
   /** The rule runs that the chain has started, as far as known; 0 for the event that begins it. */
   chainRuns: number;
-  /** The import that makes the change. */
+  /** The id of the import that makes the change. */
   importId?: string;
 }
 
-/** The trace of the request under way, as events keep it; null without one. */
+/** The trace of the current request, in the form that events store; null without one. */
 export function currentTrace(): string | null {
   const { trace } = currentWork();
   return trace === null ? null : storedTrace(trace);
@@ -37,7 +37,10 @@ export interface Reservation {
   subscriptionIds: readonly string[];
 }
 
-/** Inserts one event for every row of `changed`, which has the column event_id and those of a RecordRow; `old` of an update. */
+/**
+ * Inserts one event for every row of `changed`, which has the column event_id and the columns of a RecordRow; for an update
+ * also `old`.
+ */
 export function appendEvents(
   changed: Sql,
   type: RecordEventType,
@@ -97,8 +100,8 @@ export async function appendEvent(
     tx.dryRun.count(1, 0);
     return id;
   }
-  // The transaction has its id before the event has its number: feed-heads.ts depends on it. A change of records does so by
-  // itself, since its events are made of the rows that it has changed.
+  // The transaction must have its id before the event has its number: feed-heads.ts depends on it. A change of records has its
+  // id already, since its events are made of the rows that it has changed.
   await tx.rows(sql`
     with own as materialized (select pg_current_xact_id() as xid)
     insert into platform.events (id, xid, tenant_id, type, entity_id, entity, record_id, payload, actor, triggered_by, depth,

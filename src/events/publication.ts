@@ -46,7 +46,7 @@ export interface CommittedChange extends EntityChange {
   deliveries: readonly InsertedDelivery[];
 }
 
-/** What follows `isClaimed` is the subscription's if the delivery is claimed, else null. */
+/** The members after `isClaimed` belong to the subscription; they are null unless the delivery is claimed. */
 export interface InsertedDelivery {
   id: string;
   subscriptionId: string;
@@ -78,7 +78,7 @@ export interface ChangedRows extends EntityChange {
   withEventIds: Sql;
   /** How many rows `changed` returns at most. */
   rowsMax: number;
-  /** By how much the number of records grows for each row, and a query of the bytes by which their values do. */
+  /** By how much each row changes the number of records, and a query of the bytes by which the values grow. */
   recordsPerRow: number;
   bytesGrown: Sql;
 }
@@ -102,7 +102,7 @@ const DELIVERIES = sql`(
   from delivered as d
   left join platform.webhook_subscriptions as s on s.id = d.subscription_id and d.claim_id is not null)`;
 
-/** A statement that changes more rows is planned for its values. */
+/** A statement that changes more rows than this is planned for its values each time. */
 export const ROWS_OF_KEPT_PLAN = 32;
 
 const NO_FAST_PATHS: ReadonlyMap<Output, FastPath> = new Map();
@@ -142,13 +142,13 @@ export class Publication {
     readonly cause: Cause,
     private readonly fastPaths: ReadonlyMap<Output, FastPath>,
     private readonly count: (changes: Changes) => void,
-    /** Whether a statement must return by how many bytes the changed rows grow, as `grown` of each. */
+    /** Whether a statement must return, as `grown`, by how many bytes each changed row grows. */
     private readonly isMeasured: () => boolean,
-    /** A condition of changes that may grow what is stored. */
+    /** A condition on changes that may grow the stored data. */
     readonly room: Sql,
   ) {}
 
-  /** In a transaction. Its owner notifies the outputs after the commit. */
+  /** A publication in a transaction. The transaction's owner notifies the outputs after the commit. */
   static within(app: App, tx: Tx, cause: Cause): Publication {
     const { tenantId } = cause;
     const count = (changes: Changes): void => tallyChanges(tx, tenantId, changes);
@@ -175,17 +175,17 @@ export class Publication {
     }
   }
 
-  /** Whether the change is only tried. */
+  /** Whether the change belongs to a dry run. */
   get isDry(): boolean {
     return this.queries.dryRun !== undefined;
   }
 
-  /** Whether its statement only has to make the change: no output takes it from the result. */
+  /** Whether the statement only has to make the change, because no output takes the change from its result. */
   get isUnobserved(): boolean {
     return this.fastPaths.size === 0 && !this.isDry;
   }
 
-  /** Refuses changes of so many further records if they would create too many deliveries. */
+  /** Throws `TooManyDeliveries` if changes of `rows` more records would create too many deliveries. */
   requireFewDeliveries(change: EntityChange, rows: number): void {
     const deliveries = this.#deliveries + rows * deliveriesPerRow(change);
     if (deliveries > LIMITS.webhook.createdPerTransaction) throw new TooManyDeliveries(change);
@@ -227,7 +227,7 @@ export class Publication {
     return [this.#committed.event.row];
   }
 
-  /** Makes the change, and counts its events and deliveries instead of making them: their numbers are never given back. */
+  /** Makes the change, but only counts its events and deliveries: making them would use up numbers that are never given back. */
   async #tryOut(dryRun: DryRun, changed: ChangedRows): Promise<RecordRow[]> {
     const grown = this.isMeasured() ? sql`, (${changed.bytesGrown}) as bytes_grown` : EMPTY;
     const rows = await this.queries.rows<RecordRow & { bytes_grown?: number }>(sql`

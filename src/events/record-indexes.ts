@@ -1,14 +1,14 @@
-// The indexes by which the events of one record, and the deletions of one entity, are found: each partition has its own. That by
-// record holds the record and its version without the last bits: Postgres then keeps a record once in a page, however many
-// events it has, which is a fifth of an index by record and version, and costs changes half as much; and a page of a history
-// reads few events more than it shows. The others are partial: only deletions and records that come back pay. New partitions have
-// them from the start, those from before get them beside their writers.
-// Failures: the database's own; a build that failed is made again. Contract: history#cost.
+// The indexes by which the events of one record, and the deletions of one entity, are found; each partition has its own. The
+// index by record holds the record and its version without the last bits. Postgres then stores a record once per page, however
+// many events it has: that takes a fifth of the space of an index by record and version, and costs changes half as much. A page
+// of a history reads few events more than it shows. The other indexes are partial: only deletions and records that come back
+// pay for them. New partitions have the indexes from the start; in older ones they are built while events are being written.
+// Failures: the database's own; a build that failed is repeated. Contract: history#cost.
 import type { App } from '../app.ts';
 import { buildIndexBeside, isNotBeingBuilt } from '../runtime/index-builds.ts';
 import { identifier, raw, type Sql, sql } from '../runtime/sql.ts';
 
-/** Versions that the index by record does not tell apart: queries have to name the same expression. */
+/** How many consecutive versions share a value in the index by record; queries must use the same expression. */
 export const VERSIONS_ALIKE = 64;
 
 const DEFINITIONS = {
@@ -33,7 +33,7 @@ function nameOf(partition: string, kind: IndexKind): string {
   return `${partition}_${kind}_idx`;
 }
 
-/** Builds what partitions lack, the newest first. Resolves to the number of indexes built. */
+/** Builds the indexes that partitions lack, the newest partition first. Resolves to the number of indexes built. */
 export async function buildRecordIndexes(app: App, signal: AbortSignal): Promise<number> {
   const found = await app.db.slow.rows<{ partition: string; name: string | null; is_valid: boolean; is_left: boolean }>(
     sql`

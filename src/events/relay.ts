@@ -30,7 +30,7 @@ import { chained, ENTRY_EVENTS, entriesOf, readStreamed, type StreamedEvent } fr
 
 /** Events relayed in one round. While the cursor is behind, a tenant has only one turn, so that the next read follows soon. */
 const ROUND_EVENTS = 500;
-/** What an entry that no reader accepts names as the entry before it: it closes the tenant's streams. */
+/** The id that an entry names as the entry before it so that no reader accepts it: this closes the tenant's streams. */
 const LOST = 'lost';
 /** The interval of the leader's heartbeats; after LEASE it may be replaced, after STALE its watermark is too old. */
 const HEARTBEAT_S = 1;
@@ -45,7 +45,7 @@ export function streamOf(tenantId: string): string {
   return `events:${tenantId}`;
 }
 
-/** Events read from the outbox in one round, and those that were relayed. */
+/** The number of events read from the outbox in one round, and of those relayed. */
 export interface Round {
   seen: number;
   relayed: number;
@@ -58,7 +58,7 @@ export class Relay {
   readonly #backlog = new Backlog();
   /** One round at a time, so that a read is applied to the cursor that it was made for. */
   readonly #queue = new SerialQueue();
-  /** The last leader found to have no connections, and when a leader was last checked. */
+  /** The last leader that was found to have no connections, and the time of the last check. */
   #deadLeader: string | null = null;
   #checkedAt = Number.NEGATIVE_INFINITY;
   /** When this process last confirmed that it leads. */
@@ -74,7 +74,7 @@ export class Relay {
     app.metrics.queue('relay', () => this.#backlog.size);
   }
 
-  /** What is not relayed: what is after `readTo`, and `others` as soon as they are committed. Null unless this process leads. */
+  /** The unrelayed events: those after `readTo`, and `others` once they are committed. Null unless this process leads. */
   get unrelayed(): { readTo: number; others: NumberRanges } | null {
     if (this.#cursor === null) return null;
     const [missing, waiting] = [missingOf(this.#cursor), this.#backlog.oldest()];
@@ -86,7 +86,7 @@ export class Relay {
     return this.#cursor !== null;
   }
 
-  /** Events that have been read and wait for a later round. */
+  /** The number of events that have been read and wait for a later round. */
   get waiting(): number {
     return this.#backlog.size;
   }
@@ -103,9 +103,9 @@ export class Relay {
   }
 
   /**
-   * Relays an event that this process has just committed, if a read of the outbox would find it alone: it is the next
-   * number, none is missing, and no round is under way. Null otherwise; a round will find it. The next round stores the cursor, so a leader that takes over before it
-   * relays a few events twice.
+   * Relays an event that this process has just committed, if a read of the outbox would find only this event: it is the next
+   * number, none is missing, and no round is in progress. Otherwise null: a round will find the event. The next round stores
+   * the cursor, so a leader that takes over before that relays a few events twice.
    */
   relayNow(event: CommittedEvent): Promise<boolean> | null {
     const cursor = this.#cursor;
@@ -167,14 +167,14 @@ export class Relay {
     this.#ledAt = startedAt;
     this.#remember(cursor, read);
     advance(cursor, read);
-    // Until it has passed the last leader's position, no newer one can be stored.
+    // Until the cursor has passed the last leader's position, no newer position can be stored.
     const relayed = cursor.resumed === null ? await this.#relayTurns(tx, read.isFull ? 1 : ROUND_EVENTS) : 0;
     await this.#dropExcess();
     await this.#heartbeat(tx, read.state, cursor, read.count > 0 || relayed > 0);
     return { seen: read.count, relayed };
   }
 
-  /** Adds what was read to the backlog, except what the last leader has relayed. */
+  /** Adds the events that were read to the backlog, except those that the last leader has relayed. */
   #remember({ readTo, resumed }: Cursor, { numbers }: OutboxRead): void {
     for (const { tenantId, numbers: read } of numbers) {
       const added = resumed === null ? read : read.filter((seq) => !isRelayed(resumed, tenantId, seq));
@@ -182,7 +182,7 @@ export class Relay {
     }
   }
 
-  /** Relays up to `turns` entries of each tenant. What cannot be appended stays in the backlog. Resolves to the number of events. */
+  /** Relays up to `turns` entries per tenant; what cannot be appended stays in the backlog. Resolves to the number of events. */
   async #relayTurns(tx: Tx, turns: number): Promise<number> {
     const taken = this.#backlog.next(ROUND_EVENTS, ENTRY_EVENTS, turns);
     if (taken.size === 0) return 0;
@@ -198,7 +198,7 @@ export class Relay {
     return all.length;
   }
 
-  /** Closes the streams of the tenant with the largest backlog while all of them together are too large. */
+  /** Closes the streams of the tenants with the largest backlogs, until all backlogs together are small enough. */
   async #dropExcess(): Promise<void> {
     while (this.#backlog.size > LIMITS.events.backlogMax) {
       const tenantId = this.#backlog.dropLargest();

@@ -1,9 +1,10 @@
-// Retention: events and deliveries are kept EVENT_RETENTION_DAYS, or as long as a tenant's shorter setting says, and keys that have
-// ended as long as events, whose actors they are; read messages, ended invitations and password resets 30 days from then; responses
-// under an Idempotency-Key, counts of rule chains and of slow lists 24 hours, usage 400 days, sessions and tickets until
-// they expire. Revoked bots stay, most of them without their permissions. Events are partitioned by UTC day, and partitions are added
-// some days ahead. Events of a day without one go to the default partition, from which they are deleted by age. An advisory lock lets
-// one process change partitions. The worker also builds the indexes by record that partitions lack (record-indexes.ts).
+// Retention. Events and deliveries are kept EVENT_RETENTION_DAYS, or a tenant's shorter setting; ended keys as long as events,
+// whose actors they are; read messages, ended invitations and password resets 30 days from then; responses under an
+// Idempotency-Key, counts of rule chains and of slow lists 24 hours; usage 400 days; sessions and tickets until they expire.
+// Revoked bots stay, most without their permissions. Events are partitioned by UTC day, and partitions are added some days
+// ahead. Events of a day without a partition go to the default partition, from which they are deleted by age. An advisory lock
+// lets only one process change partitions. The worker also builds the indexes by record that partitions lack
+// (record-indexes.ts).
 // Contract: decisions#retention.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -21,9 +22,9 @@ const DAY_MS = 86_400_000;
 const POLL_MS = 10 * 60_000;
 /** Rows deleted by one statement. */
 const BATCH_ROWS = 1_000;
-/** Stored permissions that are larger are some; a few small ones are not worth a change. */
+/** Stored permissions of more bytes than this are emptied; smaller ones are not worth an update. */
 const EMPTY_BYTES = 100;
-/** The wait for a lock on the table; the next round repeats a change that exceeds it. */
+/** The longest wait for a lock on the table; the next round repeats a change that exceeds it. */
 const LOCK_TIMEOUT_MS = 1_000;
 
 export function startRetention(app: App): Worker {
@@ -46,7 +47,9 @@ export async function cleanUpOnce(app: App, signal: AbortSignal, now?: Date): Pr
   return done + (await cleanUpTenants(app, signal, at));
 }
 
-/** A batch of the events and deliveries of each tenant that keeps them for a shorter time than the service does. */
+/**
+ * Deletes a batch of the expired events and deliveries of each tenant that keeps them for a shorter time than the service does.
+ */
 async function cleanUpTenants(app: App, signal: AbortSignal, now: Date): Promise<number> {
   const tenants = await app.db.slow.rows<TenantRow>(sql`
     select ${TENANT_COLUMNS} from platform.tenants
@@ -61,14 +64,17 @@ async function cleanUpTenants(app: App, signal: AbortSignal, now: Date): Promise
         done += await forTenant(tenant.id, () => deleteInOrder(app, statement));
       }
     } catch (error) {
-      // The other tenants' turns come all the same, and this one's again in the next round.
+      // The other tenants get their turns nevertheless, and this one again in the next round.
       app.log.error("a tenant's expired events were not deleted", { tenant: tenant.slug, error });
     }
   }
   return done;
 }
 
-/** By the index of the order, whatever Postgres estimates: to sort all that is left for each batch would cost its square. */
+/**
+ * Uses the index of the order, whatever Postgres estimates: sorting all remaining rows for each batch would take quadratic
+ * time.
+ */
 async function deleteInOrder(app: App, statement: Sql): Promise<number> {
   return app.db.slow.begin(async (tx) => {
     await tx.rows(sql`select ${GENERIC_PLANS}`);
@@ -118,13 +124,13 @@ export async function ensurePartitions(app: App, now?: Date): Promise<number> {
   return added;
 }
 
-/** False when it exists, or when the default partition has events of that day. */
+/** Adds a day's partition. False when it exists, or when the default partition has events of that day. */
 async function addPartition(app: App, day: Date): Promise<boolean> {
   const from = day.toISOString();
   const to = new Date(day.getTime() + DAY_MS).toISOString();
   const table = identifier('platform', nameOf(day));
   return withPartitionLock(app, async (tx) => {
-    // Attaching needs this lock; taken first, it keeps events of that day out of the default partition.
+    // Attaching needs this lock. It is taken first, so that no events of that day enter the default partition meanwhile.
     await tx.rows(sql`lock table platform.events_default in access exclusive mode`);
     const known = await tx.first<{ is_known: boolean }>(sql`
       select to_regclass(${`platform.${nameOf(day)}`}) is not null
@@ -201,14 +207,14 @@ function expired(now: Date, keptDays: number): Sql[] {
       sql`platform.password_resets`,
       sql`expires_at < ${before(LIMITS.passwordReset.keptDays * DAY_MS)}::timestamptz`,
     ),
-    // Not the tenant's first one, which its limit does not count.
+    // Except the tenant's first one, which its limit does not count.
     deletion(
       sql`platform.owner_keys`,
       sql`least(revoked_at, expires_at) < ${oldest}::timestamptz and exists (
         select from platform.owner_keys as o where o.tenant_id = owner_keys.tenant_id and o.id < owner_keys.id)`,
     ),
     deletion(sql`platform.platform_keys`, sql`least(revoked_at, expires_at) < ${oldest}::timestamptz`),
-    // An expired one may be renewed; it has worked for a day at least, so that there are few.
+    // Expired keys stay, since they may be renewed. There are few of them: each was valid for a day at least.
     deletion(sql`platform.public_keys`, sql`revoked_at < ${oldest}::timestamptz`),
     deletion(sql`platform.admin_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
     deletion(sql`platform.user_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
@@ -222,8 +228,8 @@ function expired(now: Date, keptDays: number): Sql[] {
 }
 
 /**
- * Takes the permissions from a batch of bots that were revoked too long ago to be listed, and that have no tokens left. The bots
- * stay: they are revoked for good, and their names are in the history.
+ * Empties the permissions of a batch of bots that were revoked too long ago to be listed and that have no tokens left. The bots
+ * stay: they are revoked for good, but the history shows their names.
  */
 function emptiedBots(revokedBefore: string): Sql {
   return sql`
@@ -239,7 +245,7 @@ function emptiedBots(revokedBefore: string): Sql {
     returning 1`;
 }
 
-/** Deletes at most a batch, without rows that another process is deleting. */
+/** Deletes at most a batch, skipping rows that another process is deleting. */
 function deletion(table: Sql, condition: Sql): Sql {
   return sql`
     delete from ${table}

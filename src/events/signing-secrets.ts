@@ -1,9 +1,9 @@
-// The secrets that sign webhooks: of a subscription whose secret was replaced, the one before too, until its
-// time is over.
+// The secrets that sign webhooks. A subscription whose secret was replaced also has the previous secret, until that expires.
+// Receivers accept either meanwhile.
 // Contract: decisions#webhooks-for-others.
 import { type Sql, sql } from '../runtime/sql.ts';
 
-/** The secrets that sign a subscription's deliveries now, the newest first; `subscription` is its table's alias. */
+/** The current secrets of a subscription, the newest first; `subscription` is its table's alias. */
 export function signingSecrets(subscription: Sql): Sql {
   const { secret, previous, until } = {
     secret: sql`${subscription}.secret`,

@@ -1,7 +1,8 @@
-// Snapshots of the database. A stream skips the events committed before it started, including those not yet relayed; the
-// snapshot taken when it started identifies them, with the highest number among them: after a crash of the database later
-// events may have ids of before.
-// Failures: the database's own. Contract: decisions#events.
+// Snapshots of the database. A stream skips the events that were committed before it started, including those not yet relayed.
+// The snapshot taken at its start identifies them, together with the highest number among them: after a crash of the database,
+// later events may have transaction ids that were used before.
+// Failures: the database's own.
+// Contract: decisions#events.
 import { type Queries, sql } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
 
@@ -17,7 +18,7 @@ export interface StreamStart extends Snapshot {
   last: number;
 }
 
-/** The snapshot in progress, and the next one, which all calls in the meantime share. */
+/** The snapshot in progress, and the next one, which all calls meanwhile share. */
 const queues = new WeakMap<Queries, { last: Promise<unknown>; next: Promise<StreamStart> | undefined }>();
 const NONE: ReadonlySet<bigint> = new Set();
 
@@ -49,7 +50,7 @@ export function precedes(start: StreamStart, { seq, xid }: { seq: number; xid: b
   return seq <= start.last && isSeenIn(start, xid);
 }
 
-/** From the text that Postgres shows of a snapshot. */
+/** Reads Postgres's text of a snapshot. */
 export function parseSnapshot(text: string): Snapshot {
   const [xmin = '0', xmax = '0', running = ''] = text.split(':');
   const ids = running === '' ? NONE : new Set(running.split(',').map(BigInt));

@@ -11,7 +11,7 @@ import { detached } from '../runtime/work.ts';
 /** In place of an entity's name: all events of the tenant, including those without an entity. */
 export const ALL_ENTITIES = '';
 
-/** Broker channel: a process has new subscriptions. */
+/** The broker channel for the message that a process has new subscriptions. */
 const CHANNEL = 'listening';
 const LEASE_MS = 60_000;
 const RENEW_MS = 10_000;
@@ -48,7 +48,7 @@ export class StreamSubscriptions {
   /** Tenants with subscriptions elsewhere: as last read, and as announced since. */
   #otherTenants: ReadonlySet<string> = new Set();
   readonly #announcedTenants = new Set<string>();
-  /** Keys of the next statement that stores subscriptions, and its result. */
+  /** The keys that the next storing statement takes, and its result. */
   readonly #adding = new Set<string>();
   #storing: Promise<void> | undefined;
   /** The read that an announcement has queued. */
@@ -153,7 +153,10 @@ export class StreamSubscriptions {
     else this.#counts.delete(tenantId);
   }
 
-  /** One statement stores what is added while another runs, of all tenants: none waits behind the others of another. */
+  /**
+   * One statement stores the subscriptions that all tenants add while another statement runs, so that none waits behind the
+   * others.
+   */
   #storeWithOthers(keys: readonly string[]): Promise<void> {
     for (const key of keys) this.#adding.add(key);
     this.#storing ??= detached(() =>

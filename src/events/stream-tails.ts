@@ -1,21 +1,21 @@
-// What the relay knows of the tenants' live streams: the last entry of each, which the next one names, and the bytes of
-// the entries that are kept, so that no tenant's stream, and not all of them together, fill the broker. Readers that
-// have not read an entry when it is dropped see a gap, and close. Those of an earlier leader are of unknown size: as many
-// are kept as surely fit.
+// What the relay knows of the tenants' live streams: the last entry of each, which the next entry names, and the bytes of the
+// kept entries, so that neither one tenant's stream nor all streams together fill the broker. Readers that have not read an
+// entry when it is dropped see a gap, and close. The entries of an earlier leader have unknown sizes: only as many are kept as
+// surely fit.
 // Contract: neighbours#fair-shares, decisions#events.
 import { LIMITS } from '../limits.ts';
 import { STREAM_TTL_MS } from '../runtime/broker/broker.ts';
 
-/** How long the last entry is known: the broker keeps idle streams for longer. */
+/** How long the last entry is remembered: the broker keeps idle streams for longer. */
 const LAST_ENTRY_MS = STREAM_TTL_MS / 2;
 const { streamEntries, streamBytes, streamsBytes } = LIMITS.events;
-/** More than an entry has: two of the largest events that it holds, of three bytes a character. */
+/** An upper bound of an entry's bytes: two of the largest events in an entry, at three bytes a character. */
 const UNKNOWN_BYTES = 6 * LIMITS.events.inlineBytes;
 
 interface Tail {
   /** Empty until an entry has been appended. */
   id: string;
-  /** When it was appended, in ms since the epoch. */
+  /** The time of that entry, in ms since the epoch. */
   at: number;
   /** Bytes of the known entries, the oldest first, and of all of them. */
   sizes: number[];
@@ -60,7 +60,7 @@ export class StreamTails {
     if (tail !== undefined) Object.assign(tail, { id, at: Date.now() });
   }
 
-  /** While all streams together are too large, the largest, and how many of its entries to keep. */
+  /** While all streams together are too large: the largest stream, and how many of its entries to keep. */
   *dropExcess(): Generator<{ stream: string; kept: number }> {
     while (this.#bytes > streamsBytes) {
       const now = Date.now();

@@ -1,5 +1,5 @@
-// Events as they stand in the entries of a tenant's live stream: small ones in full, large ones as a reference to the
-// outbox, so that no tenant's records fill the broker, and the relay is as fast for large records as for small ones.
+// Events as they are stored in the entries of a tenant's live stream: small ones in full, large ones as a reference to the
+// outbox. So no tenant's records fill the broker, and the relay is as fast for large records as for small ones.
 // Contract: neighbours#fair-shares, decisions#events.
 import { LIMITS } from '../limits.ts';
 import type { PooledQueries } from '../runtime/postgres.ts';
@@ -9,10 +9,12 @@ import { BY_INDEX } from './outbox-cursor.ts';
 
 const { inlineBytes } = LIMITS.events;
 
-/** Events and characters in one entry of a stream. */
+/** The most events and characters in one entry of a stream. */
 export const ENTRY_EVENTS = 20;
 const ENTRY_LENGTH = 2 * inlineBytes;
-/** Characters of the entries that are appended together, so that neither process nor broker is busy with them for long. */
+/**
+ * The most characters of the entries that are appended together, so that neither process nor broker is busy with them for long.
+ */
 const CHAIN_LENGTH = 262_144;
 
 /** An event in the outbox. */
@@ -21,7 +23,7 @@ export interface EventReference {
   seq: number;
   at: string;
   isReference: true;
-  /** As of the event. */
+  /** The event's trace. */
   trace?: string | null;
 }
 
@@ -35,7 +37,7 @@ function referenceTo({ id, seq, at, trace }: CommittedEvent | EventRow): EventRe
   return { id, seq, at, isReference: true, ...(trace == null ? {} : { trace }) };
 }
 
-/** About the length of the event's JSON, without making it. */
+/** The approximate length of the event's JSON, computed without writing it. */
 export function lengthOf({ row, payload }: CommittedEvent): number {
   let length = 0;
   for (const value of Object.values(row?.data ?? payload ?? {})) {
@@ -45,7 +47,10 @@ export function lengthOf({ row, payload }: CommittedEvent): number {
   return length;
 }
 
-/** The events with these numbers, by number; the transaction has the setting BY_INDEX. The values of large ones are not read. */
+/**
+ * The events with these numbers, by number. The transaction must have the setting BY_INDEX. The values of large events are not
+ * read.
+ */
 export async function readStreamed(tx: Tx, numbers: readonly number[]): Promise<Map<number, StreamedEvent>> {
   const rows = await tx.rows<EventRow & { isLarge: boolean }>(sql`
     select ${EVENT_COLUMNS}, "isLarge"
@@ -62,7 +67,7 @@ export async function readStreamed(tx: Tx, numbers: readonly number[]): Promise<
   return new Map(rows.map(({ isLarge, ...row }) => [row.seq, isLarge ? referenceTo(row) : toEvent(row)]));
 }
 
-/** The events referred to with the length of their JSON, by id; one that is no longer kept is missing. */
+/** The referenced events with the lengths of their JSON, by id; an event that is no longer kept is missing. */
 export async function readReferences(
   db: PooledQueries,
   references: readonly EventReference[],
@@ -95,7 +100,7 @@ export function* entriesOf(events: readonly StreamedEvent[]): Generator<string> 
   if (texts.length > 0) yield `[${texts.join()}]`;
 }
 
-/** The entries in parts that are appended together. */
+/** Splits the entries into parts that are appended together. */
 export function* chained(entries: Iterable<string>): Generator<string[]> {
   let part: string[] = [];
   let length = 0;

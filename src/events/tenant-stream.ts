@@ -1,6 +1,6 @@
-// A tenant's stream as this process reads it: passes each event to the tenant's subscribers once and in order. Events
-// that an entry only refers to are read from the outbox, a few at a time and when the subscribers have taken those before;
-// until then no further entry of this stream is read, and other tenants' streams go on.
+// A tenant's stream as this process reads it: passes each event to the tenant's subscribers once and in order. Events that an
+// entry only refers to are read from the outbox, a few at a time, once the subscribers have taken the events before them. Until
+// then this stream reads no further entry, while other tenants' streams continue.
 // Contract: decisions#events, neighbours#fair-shares.
 import type { StreamEntry } from '../runtime/broker/broker.ts';
 import type { PooledQueries } from '../runtime/postgres.ts';
@@ -10,7 +10,7 @@ import { type EventReference, isReference, readReferences, type StreamedEvent } 
 
 /** Receives one tenant's live events. */
 export interface Subscriber {
-  /** Called once for every event of the tenant, in order; `length` is about that of its JSON. Must not throw. */
+  /** Called once for every event of the tenant, in order; `length` is the approximate length of its JSON. Must not throw. */
   event(event: CommittedEvent, length: number): void;
   /** Called after the subscriber was detached, when events may have been lost: close every stream of the tenant. */
   gap(): void;
@@ -24,9 +24,9 @@ const REFERENCES = 4;
 
 export class TenantStream {
   readonly subscribers = new Set<Subscriber>();
-  /** Ids of the last events passed on: after a change of leader some are relayed twice. */
+  /** Ids of the last events passed on, because some events are relayed twice after a change of leader. */
   readonly #recent = new Set<string>();
-  /** Events that wait for a large one, or are one. */
+  /** Large events, and the events that wait behind them. */
   #deferred: { event: StreamedEvent; length: number }[] = [];
 
   /** `onLost` is called when an event cannot be read, `onCaughtUp` when further entries may be read. */
@@ -90,7 +90,7 @@ export class TenantStream {
       else {
         const read = found.get(event.id);
         if (read === undefined) return this.onLost();
-        // Of erased changes only the deletion is left to show.
+        // Of an erased record's changes, only the deletion is still shown.
         const isShown = read.event.erased === undefined || read.event.type === 'record.deleted';
         if (isShown) this.handOut(read.event, read.length);
       }

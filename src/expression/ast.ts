@@ -7,13 +7,13 @@
 import { compile, type Sql } from '../runtime/sql.ts';
 import { type Operator, TEXT, TIMESTAMP_COLUMN, UUID_COLUMN, type Value, type ValueType } from './value-types.ts';
 
-/** In Unicode code points. */
+/** The longest expression, in Unicode code points. */
 export const EXPRESSION_MAX_CHARACTERS = 2_000;
 /** Comparisons in one expression. */
 export const EXPRESSION_MAX_TERMS = 50;
 /**
- * Comparisons in all conditions of one request, with those of the row filters that its relations lead to. A view's conditions,
- * a row filter and the caller's own fit.
+ * Comparisons in all conditions of one request, including the row filters of the targets that its relations lead to. There is
+ * room for the conditions of a view, a row filter and the caller's own filters.
  */
 export const CONDITION_MAX_COMPARISONS = 1_200;
 /** Parentheses and negations around one comparison. */
@@ -45,7 +45,7 @@ export interface Names {
   now: Date;
   /** Rules only: `$old.field` and `$changed.field` are allowed on the left. */
   allowOld?: boolean;
-  /** For editors: what a tree holds for a variable in place of its value, which is only checked. */
+  /** For editors, which only check variables: the value that stands for a variable in the tree. */
   keepVariable?(variable: string): Value;
 }
 
@@ -72,7 +72,7 @@ export const SYSTEM_FIELDS = {
   updatedBy: { key: 'updatedBy', type: 'text', value: TEXT, slot: null },
 } as const satisfies Readonly<Record<SystemKey, FieldRef>>;
 
-/** What deleted records have besides, in lists of them. */
+/** The additional fields of deleted records, in lists of them. */
 export const DELETION_FIELDS = {
   deletedAt: { key: 'deletedAt', type: 'datetime', value: TIMESTAMP_COLUMN, slot: null },
   deletedBy: { key: 'deletedBy', type: 'text', value: TEXT, slot: null },
@@ -129,10 +129,10 @@ export function comparisons(expression: Expression): Comparison[] {
   }
 }
 
-/** How much an expression compares, with the row filters of the targets that its relations lead to. */
+/** The comparisons of an expression, including the row filters of the targets that its relations lead to. */
 export interface ExpressionSize {
   comparisons: number;
-  /** Those that follow a relation. */
+  /** The comparisons that follow a relation. */
   relations: number;
 }
 

@@ -14,7 +14,7 @@ interface Letters {
   folded: ReadonlyMap<string, string>;
   /** Folded letters, with all letters that fold to them. */
   variants: ReadonlyMap<string, readonly string[]>;
-  /** The folded form of each UTF-16 unit that is a letter by itself; of another one the unit. */
+  /** The folded form of each UTF-16 unit that is a letter by itself; any other unit maps to itself. */
   units: Uint16Array;
 }
 
@@ -55,13 +55,15 @@ export function isAscii(text: string): boolean {
   return ONLY_ASCII.test(text);
 }
 
-/** A condition may fold the same long value in each of its terms, so those folded last are kept, up to this many UTF-16 units. */
+/**
+ * A condition may fold the same long value in each of its terms, so the latest results are kept, up to this many UTF-16 units.
+ */
 const KEPT_MAX = 4_194_304;
 const LONG = 1_024;
 const kept = new Map<string, string>();
 let keptUnits = 0;
 
-/** Keeps the number of code points. */
+/** Folds the case of a text, without changing the number of code points. */
 export function foldCase(text: string): string {
   if (text.length < LONG) return foldCaseOnce(text);
   const known = kept.get(text);
@@ -77,7 +79,7 @@ export function foldCase(text: string): string {
   return folded;
 }
 
-/** The same for a text that will not be folded again soon: it is not kept. */
+/** Like `foldCase`, but does not keep the result: for a text that will not be folded again soon. */
 export function foldCaseOnce(text: string): string {
   if (isAscii(text)) return text.toLowerCase();
   const { folded, units } = letters();
@@ -95,7 +97,7 @@ export function foldCaseOnce(text: string): string {
   return textOf(written);
 }
 
-/** Units that one call can take as arguments. */
+/** How many units are passed as arguments of one call. */
 const PART = 8_192;
 
 /** The text of these units. */
@@ -109,10 +111,13 @@ export function textOf(units: Uint16Array): string {
   return all;
 }
 
-/** Whether a text contains another one: the time of `includes` is the product of the lengths, and here it is their sum. */
+/**
+ * Whether a text contains another one. It takes time in proportion to the sum of the lengths, where `includes` may take their
+ * product.
+ */
 export function includesText(text: string, part: string): boolean {
   if (part.length < SHORT || text.length < LONG) return text.includes(part);
-  // Knuth, Morris, Pratt: for each length of a match, that of the longest shorter one that ends at the same place.
+  // Knuth, Morris, Pratt: for each length of a match, the length of the longest shorter match that ends at the same place.
   const shorter = new Uint32Array(part.length + 1);
   for (let i = 1, length = 0; i < part.length; i++) {
     while (length > 0 && part.charCodeAt(i) !== part.charCodeAt(length)) length = shorter[length] as number;
@@ -127,7 +132,7 @@ export function includesText(text: string, part: string): boolean {
   return false;
 }
 
-/** Comparing this much at every place takes no longer than the search below. */
+/** A part of at most this length is compared at every place, which takes no longer than the search below. */
 const SHORT = 128;
 
 /**

@@ -1,7 +1,7 @@
-// Evaluates an expression on one row in memory, for events, streams and rules, with the same result as
-// the SQL of to-sql.ts. Two-valued: a comparison with a missing value is false, `!=` is true, and NOT is
-// plain negation. Failures: a plain Error when the context lacks what the expression needs, because false
-// would grant access under NOT. A comparison with a long value takes milliseconds, so that the caller may evaluate in steps.
+// Evaluates an expression on one row in memory, for events, streams and rules, with the same result as the SQL of to-sql.ts.
+// Two-valued: a comparison with a missing value is false, `!=` is true, and NOT is plain negation. A comparison with a long
+// value takes milliseconds, so the caller may evaluate in steps.
+// Failures: a plain Error when the context lacks what the expression needs, because false would grant access under NOT.
 // Contract: decisions#expressions, neighbours#fair-shares.
 
 import type { Comparison, Expression, FieldRef, StoredRow } from './ast.ts';
@@ -25,7 +25,7 @@ export function evaluate(expression: Expression, row: StoredRow, context: Evalua
   }
 }
 
-/** The same, one comparison a step. */
+/** Like `evaluate`, one comparison per step. */
 export function* evaluateInSteps(
   expression: Expression,
   row: StoredRow,

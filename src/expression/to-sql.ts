@@ -28,14 +28,15 @@ const SYSTEM_COLUMNS: Readonly<Record<SystemKey | DeletionKey, Sql>> = {
 };
 
 /**
- * Relations of one statement that Postgres may join in any order. It tries the orders, and planning can neither be
- * interrupted nor is its memory limited: 12 take 50 ms, 40 take seconds, and 2,500 took a gigabyte and more than a minute.
+ * How many relations of one statement Postgres may join in any order. It tries the orders, and planning can neither be
+ * interrupted nor limited in memory: 12 relations take 50 ms, 40 take seconds, and 2,500 took a gigabyte and more than a
+ * minute.
  */
 const JOINED_MAX = 6;
 
 /** Where a condition is compiled. */
 interface Place {
-  /** Of the table whose rows it is about. */
+  /** The alias of the table to whose rows the condition applies. */
   alias: Sql;
   /** Counts the relations followed so far; it keeps the aliases of nested queries apart. */
   level: number;
@@ -88,10 +89,10 @@ function compileComparison(comparison: Comparison, place: Place, negated: boolea
 }
 
 /**
- * An empty relation makes the field null; a target that the caller may not read fails every operator. The ids are compared
- * twice, so that the planner may start on either side: from the target's primary key, or from a few targets through the
- * relation's index (measured on 50,000 rows: 0.1 ms instead of 30; 1.5 times the cost when most rows match). `is true` keeps
- * the planner from making a join of it.
+ * The condition on a related row. An empty relation makes the field null; a target that the caller may not read fails every
+ * operator. The ids are compared twice, so that the planner may start on either side: from the target's primary key, or from a
+ * few targets through the relation's index (measured on 50,000 rows: 0.1 ms instead of 30; 1.5 times the cost when most rows
+ * match). `is true` keeps the planner from turning it into a join.
  */
 function throughRelation(
   { subject, operator, values }: Comparison,

@@ -1,5 +1,5 @@
-// Who made changes: of each id the kind of account or credential, and its name. Names are for tenant admins, who can list users,
-// bots and keys; anybody else sees at most the own one. An account that has been deleted has neither kind nor name.
+// Who made changes: the kind of account or credential of each id, and its name. Names are for tenant admins, who can list
+// users, bots and keys; anybody else sees at most their own name. A deleted account has neither kind nor name.
 // Contract: history#actors.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';

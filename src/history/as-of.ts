@@ -1,7 +1,8 @@
-// A record as it was at a time, or at a cursor of the feed: the newest version that had been made then, through the caller's
-// rights of today. Before the oldest event that is kept, it is what that event changed, if the record has not changed since the
-// moment; a record without events that are kept is what it is now.
-// Failures: 400 for what is no moment, 403, 404 when it was not there or not seen, 410 when that is no longer kept.
+// A record as it was at a time, or at a cursor of the feed: the newest version that existed then, as the caller's current
+// rights show it. For a moment before the oldest kept event, it is the image before that event, provided that the record has
+// not changed since the moment. A record without kept events is shown as it is now.
+// Failures: 400 for an invalid moment, 403, 404 when the record did not exist or was not visible, 410 when that is no longer
+// kept.
 // Contract: history#at-a-moment.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -36,7 +37,7 @@ export async function readAsOf(
   const fields = readProjection(past.scope, wanted);
   const received = receivedBudget();
   const event = (await readVersion(app, past.record, { at: moment }, received)) ?? (await earlier(app, past, moment));
-  // The judge takes an image as it takes the record after an update.
+  // The reader judges the image like the record after an update.
   const seen = event.type === 'record.deleted' ? null : await (await readerOf(app, caller, false)).see(event);
   if (seen === null || event.row === null) throw notFound('record');
   if (event.erased !== undefined) throw new ServiceError('GONE', 'the values of this record have been erased');
@@ -53,7 +54,7 @@ function momentOf(app: App, caller: TenantCaller, text: string): Moment {
   return { timeMs: Date.parse(time) };
 }
 
-/** The record at a moment before all its events that are kept, as an event that had made it so. 404, 410. */
+/** The record at a moment before all its kept events, as the event that would have led to it. 404, 410. */
 async function earlier(app: App, { record, scope }: PastOfRecord, moment: Moment): Promise<FeedEvent> {
   const oldest = await readVersion(app, record, { isOldestFirst: true });
   const image = oldest === undefined ? ((await findRow(app.db, scope, record.recordId)) ?? null) : oldest.before;
@@ -66,7 +67,7 @@ async function earlier(app: App, { record, scope }: PastOfRecord, moment: Moment
   return eventOf(image, { tenantId: record.tenantId, entityId: record.entityId, entity: scope.entity.name });
 }
 
-/** A cursor is not older than the events that are kept: what they do not hold was made before it. */
+/** A cursor is never older than the kept events, so a change that they do not contain was made before it. */
 function isAfter(time: string, moment: Moment): boolean {
   return 'timeMs' in moment && Date.parse(time) > moment.timeMs;
 }

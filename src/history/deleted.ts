@@ -1,7 +1,7 @@
-// Lists the records of an entity that have been deleted and have not come back, as they were last: with the parameters of a list,
-// the fields that the caller sees today, and the row filter on the last image. A filter that names `$now` is evaluated record by
-// record, since `$now` is the time of each deletion. Without `sort` the newest deletion comes first.
-// Failures: 400 also for what only lists of records have, 403, 404. Contract: history#deleted-records.
+// Lists the deleted records of an entity that have not come back, with their last values. It takes the parameters of a list,
+// shows the fields that the caller sees today, and applies the row filter to the last image. A filter that names `$now` is
+// evaluated record by record, since `$now` is the time of each deletion. Without `sort` the newest deletion comes first.
+// Failures: 400 also for parameters that only lists of records have, 403, 404. Contract: history#deleted-records.
 
 import { type Static, Type } from '@sinclair/typebox';
 import { rowsOfPage } from '../access/bot-limits.ts';
@@ -53,7 +53,7 @@ export const DeletedPageSchema = Type.Composite([
 ]);
 export type DeletedPage = Static<typeof DeletedPageSchema>;
 
-/** Those of a list, but for what deleted records have not. */
+/** The parameters of a list, without those that deleted records lack. */
 export const DeletedQuery = parameters(
   {
     ...ListQuery.properties,
@@ -111,7 +111,7 @@ export async function listDeleted(
   const rows = found.slice(0, limit);
   const records = rows.map((row) => shape(row, entity, fields));
   await resolveRelations(app, caller, entity, fields, records, depthOf(input), received);
-  // A field with one of these names is not shown here.
+  // A field with the name of a deletion field hides the deletion field.
   const items = records.map((record, i) =>
     Object.assign(record, { deletedAt: rows[i]?.deleted_at ?? '', deletedBy: rows[i]?.deleted_by ?? null }),
   );
@@ -152,7 +152,7 @@ async function totalOf(app: App, caller: TenantCaller, scope: AccessScope, where
   return counted?.total ?? 0;
 }
 
-/** The row filter on the last image, and the filters. */
+/** The condition: the row filter on the last image, and the filters. */
 async function conditionOf(app: App, caller: TenantCaller, scope: AccessScope, input: ListInput): Promise<Sql> {
   const rowFilter = restrictionOn(caller.rights, scope.entity.name)?.rowFilter;
   if (rowFilter?.includes('$now') !== true) {

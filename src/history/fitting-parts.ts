@@ -1,9 +1,9 @@
-// Takes records in parts that fit the bytes that may be read at once, though their sizes are not known before they are read. A
-// part that is too large costs its bytes and a connection: those after it begin small, and grow while they fit.
-// Failures: those of the taking, except that a part is too large. Contract: history#revert.
+// Processes records in parts that fit the bytes that may be read at once, although their sizes are known only after reading. A
+// part that is too large wastes its bytes and a connection, so the next parts begin small, and grow while they fit.
+// Failures: those of `take`, except that a part is too large. Contract: history#revert.
 import { ServiceError } from '../errors.ts';
 
-/** How many more records are taken together after a part that was not too large. */
+/** The factor by which a part grows after a part that was not too large. */
 const GROWTH = 1.25;
 
 /** These records take too many bytes to be read at once. */
@@ -13,7 +13,10 @@ export class PartTooLarge extends ServiceError {
   }
 }
 
-/** `take` rejects with `PartTooLarge`, but not for a single record. Resolves to whether all were taken before `isOver`. */
+/**
+ * Calls `take` for part after part; it rejects with `PartTooLarge` when a part of several records is too large. Resolves to
+ * whether all records were taken before `isOver`.
+ */
 export async function inFittingParts<P, R>(
   parts: readonly P[],
   recordsOf: (part: P) => readonly R[],

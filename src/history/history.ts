@@ -1,7 +1,9 @@
-// The history of a record: its versions, newest first, with who made each and what it changed in the fields that the caller
-// sees today. A version whose row was outside the caller's row filter is not shown, and one that moved the row in shows its
-// values only. A page ends with its last item, with its bytes, or after as many events as one request may look at.
-// Failures: 400, 403, 404, 503. Contract: history#history.
+// The history of a record: its versions, newest first, with the author of each and its changes in the fields that the caller
+// sees today. A version whose row was outside the caller's row filter is not shown; a version that moved the row into the
+// filter shows only its values. A page ends with its last item, with its bytes, or after as many events as one request may look
+// at.
+// Failures: 400, 403, 404, 503.
+// Contract: history#history.
 
 import { type Static, Type } from '@sinclair/typebox';
 import { rowsOfPage } from '../access/bot-limits.ts';
@@ -110,7 +112,7 @@ export async function readHistory(
       after = positionOf(event);
     }
     scan.add(events.length, received.taken - taken);
-    // Only what is shown stays, as in a page of the feed.
+    // Only what is shown stays counted, as in a page of the feed.
     received.returnTo(bytes);
     if (!areMoreStored) break;
     hasMore = scan.isEnough;
@@ -130,7 +132,7 @@ export async function readHistory(
 }
 
 function versionOf(event: FeedEvent, seen: Seen, isFiltered: boolean): Omit<HistoryVersion, 'actor'> {
-  // Of an update without a before image only a row filter would tell whether the record was seen before it.
+  // Without the before image of an update, only the absence of a row filter tells that the caller saw the record before it.
   const type =
     seen.type === 'record.entered' && !isFiltered ? 'record.updated' : (seen.type as HistoryVersion['event']);
   return {
@@ -143,7 +145,7 @@ function versionOf(event: FeedEvent, seen: Seen, isFiltered: boolean): Omit<Hist
   };
 }
 
-/** What is not changed is the same object in both images. */
+/** An unchanged value is the same object in both images. */
 function changesOf(
   { row, before }: FeedEvent,
   type: HistoryVersion['event'],
@@ -163,7 +165,7 @@ function cursorAt({ version, isDeletion }: VersionPosition): string {
   return Buffer.from(`${version}${isDeletion ? 'd' : ''}`).toString('base64url');
 }
 
-/** Undefined for the newest version. 400. */
+/** The position in a cursor; undefined without one, for the newest version. 400. */
 function positionFrom(cursor: string): VersionPosition | undefined {
   if (cursor === '') return undefined;
   const text = cursor.length > 50 ? '' : Buffer.from(cursor, 'base64url').toString();

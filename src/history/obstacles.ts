@@ -1,6 +1,7 @@
-// What keeps a version from being restored: values that no longer fit the definition, unique values that another record has by
-// now, relations to records that no longer exist. All of it is named at once, but for fields that the caller may not see.
-// Failures: 409 with details. Contract: history#restore.
+// The obstacles to restoring a version: values that no longer fit the definition, unique values that another record has by now,
+// relations to records that no longer exist. All obstacles are reported at once, except in fields that the caller may not see.
+// Failures: 409 with details.
+// Contract: history#restore.
 import type { AccessScope } from '../entities/access-scope.ts';
 import type { Field } from '../entities/field.ts';
 import { patternValues, withMatches } from '../entities/patterns.ts';
@@ -13,15 +14,15 @@ import { giveWay } from '../runtime/event-loop.ts';
 import { sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 
-/** What is to be written: values by field key, hidden fields included; null clears one. */
+/** The values to write, by field key, including hidden fields; null clears a value. */
 interface Restored {
   id: string;
   body: JsonObject;
-  /** All fields of a record that does not exist, or some of one that does. */
+  /** Whether the record does not exist now, so that all its fields are written. */
   isNew: boolean;
 }
 
-/** The values by slot. 409 with everything that is in their way. Before rules may still set what is required. */
+/** The values by slot. 409 with all obstacles. Before rules may still set required values. */
 export async function requireNothingInTheWay(
   writing: Writing,
   scope: AccessScope,
@@ -64,7 +65,7 @@ async function isTaken(
   return taken !== undefined;
 }
 
-/** The records that a relation names and that do not exist, or that the caller may not see. */
+/** The records that a relation names but that do not exist, or that the caller may not see. */
 async function missingTargets(
   writing: Writing,
   { entity, isVisible }: AccessScope,
@@ -81,7 +82,7 @@ async function missingTargets(
   return ids.filter((one) => !known.has(one));
 }
 
-/** Of hidden fields it is told only that something is in the way. */
+/** Replaces the problems of hidden fields by a neutral one. */
 function withoutHidden({ entity, isVisible }: AccessScope, problems: readonly Problem[]): Problem[] {
   const isShown = ({ path }: Problem): boolean => {
     const field = entity.byKey.get(path);

@@ -1,6 +1,7 @@
-// A record whose past is asked for. The caller must see it: as it is today, or, when it has been deleted, as it was last. What
-// is shown of its events is what the feed shows of them: the same reader judges each by its own images.
-// Failures: 403 without the right to read, or for a public key that may not follow changes; 404. Contract: history#who-sees-what.
+// A record whose past is requested. The caller must see the record: as it is today or, if it has been deleted, as it last was.
+// Its events are shown as the feed shows them: the same reader judges each by its own images.
+// Failures: 403 without the right to read, or for a public key that may not follow changes; 404.
+// Contract: history#who-sees-what.
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { EventReader } from '../changes/reader.ts';
@@ -56,7 +57,7 @@ export function oldestOf(app: App, { tenant }: TenantCaller): string {
 /** Whether the event is the deletion of a record that the caller saw. */
 export async function isSeenDeletion(app: App, caller: TenantCaller, event: FeedEvent): Promise<boolean> {
   if (event.type !== 'record.deleted') return false;
-  // Of an erased record, nobody can tell whether it was in the caller's rows.
+  // For an erased record, nobody can tell whether it was among the caller's rows.
   return (await (await readerOf(app, caller, false)).see(event))?.type === 'record.deleted';
 }
 

@@ -1,8 +1,9 @@
-// Brings a version of a record back, as a new change through the ordinary write path: rights, rules, row filter, If-Match, unique
-// values, relations, quotas, events, deliveries. Fields that the caller may not see stay as they are, in a record that comes back
-// as they were last. A record that comes back keeps its id and its origin and goes on with the next version; a lock by record
-// keeps two from bringing it back at once, so that no version is used twice.
-// Failures: 403, 404, 409 with everything in the way, 412, 400 of a rule. Contract: history#restore.
+// Restores a version of a record, as a new change through the ordinary write path: rights, rules, row filter, If-Match, unique
+// values, relations, quotas, events, deliveries. Fields that the caller may not see keep their values, or in a record that
+// comes back their last ones. A record that comes back keeps its id and origin and continues with the next version. A lock per
+// record keeps two requests from bringing it back at once, so that no version is used twice.
+// Failures: 403, 404, 409 with everything in the way, 412, 400 of a rule.
+// Contract: history#restore.
 import { type Static, Type } from '@sinclair/typebox';
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import { allows } from '../access/rights.ts';
@@ -53,7 +54,7 @@ export function requireRightToRestore(caller: TenantCaller, entityName: string):
   if (!allows(caller.rights, 'create', entityName)) requireRight(caller, 'update', entityName);
 }
 
-/** Gives a record the values of one of its versions; `versions` are those that `If-Match` accepts. */
+/** Gives a record the values of one of its versions; `versions` are the versions that `If-Match` accepts. */
 export async function restoreRecord(
   context: WriteContext,
   entityName: string,
@@ -73,7 +74,7 @@ export async function restoreRecord(
   });
 }
 
-/** Of a record that exists: the fields that the caller sees and that differ are changed. */
+/** For an existing record: changes the fields that the caller sees and that differ. */
 async function changeBack(restore: Restore, before: RecordRow): Promise<Written | null> {
   const { writing, scope, versions } = restore;
   const { entity } = scope;
@@ -92,7 +93,9 @@ async function changeBack(restore: Restore, before: RecordRow): Promise<Written 
   return (await updateRows(writing.publication, entity, [row], row.updated_at, targets)) === 1 ? { row, scope } : null;
 }
 
-/** Of a record that has been deleted: all of it, as it was last, but for what the version had in fields that the caller sees. */
+/**
+ * For a deleted record: brings it back with its last values, and with the version's values in the fields that the caller sees.
+ */
 async function comeBack(restore: Restore): Promise<Written | null> {
   const { writing, scope, id, versions } = restore;
   const { caller, tx } = writing;
@@ -125,7 +128,7 @@ async function comeBack(restore: Restore): Promise<Written | null> {
   return ids.length === 1 ? { row, scope } : null;
 }
 
-/** The values of the version, and when it was made. 404 when it is not kept, or was outside the caller's rows. */
+/** The values of the version, and its time. 404 when it is no longer kept, or was outside the caller's rows. */
 async function imageOf(restore: Restore): Promise<{ data: SlotValues; at: string }> {
   const { writing, scope, id, version } = restore;
   const { app, caller, tx } = writing;
@@ -151,7 +154,7 @@ function isSame(one: unknown, other: unknown): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** The caller has chosen nothing of what is in them, so it need not see what they refer to. */
+/** The slots of hidden fields. The caller has not chosen their values, so it need not see the records that they refer to. */
 function hiddenSlots({ entity, isVisible }: AccessScope): string[] {
   return entity.fields.filter((field) => !isVisible(field)).map(({ slot }) => slot);
 }

@@ -1,8 +1,9 @@
-// What a revert has to undo: the records that were changed in a span, newest first, with how each was before it and how it is now.
-// Versions tell whether somebody else has changed a record since: they rise by one with each change. Retyping a
-// field raises them too, without an event, so where they do not match, the record's events are counted. Events are found without
-// their values first, and kept as text, which takes a tenth of the memory; values are read for few records at a time.
-// Failures: 400 for a span with too many records. Contract: history#revert.
+// What a revert has to undo: the records that were changed in a span, newest first, with their values before it and their
+// current ones. Versions tell whether somebody else has changed a record since: they rise by one with each change. Retyping a
+// field raises them too, without an event, so where they do not match, the record's events are counted. Events are first found
+// without their values and kept as text, which takes a tenth of the memory; values are read for few records at a time.
+// Failures: 400 for a span with too many records.
+// Contract: history#revert.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import type { Catalog } from '../entities/catalog.ts';
@@ -21,12 +22,12 @@ import { PartTooLarge } from './fitting-parts.ts';
 const RECORDS_MAX = 100_000;
 /** Records that are undone together. */
 const PART_RECORDS = 200;
-/** No transaction takes longer: of two changes of a record, the later one may have the earlier time by as much. */
+/** The longest transaction: of two changes of a record, the later one may have a time that is earlier by up to this. */
 const DAY_MS = 86_400_000;
 /** Bytes of values that are read at once, unless a single record has more. */
 const PART_BYTES = 8_388_608;
 
-/** A record with what was done to it in the span, as the first and the last of the events say. */
+/** A record and its changes in the span, taken from the first and the last of its events there. */
 export interface Touched {
   recordId: string;
   entityId: string;
@@ -38,13 +39,13 @@ export interface Touched {
   firstVersion: number;
   lastType: RecordEventType;
   lastVersion: number;
-  /** Without deletions. */
+  /** The number of events without deletions. */
   changes: number;
-  /** With them. */
+  /** The number of events with deletions. */
   events: number;
 }
 
-/** What undoes it. A record that comes back has its last values first, and then those of `body`. */
+/** The undo of a record's changes. A record that comes back first gets its last values, and then the values of `body`. */
 export type Undo =
   | { kind: 'skip' }
   | { kind: 'conflict'; reason: string }
@@ -120,7 +121,7 @@ export function touchedIn(part: TouchedPart): Touched[] {
   );
 }
 
-/** What undoes the changes of each record. Rejects with `PartTooLarge`. */
+/** The undo of each record. Rejects with `PartTooLarge`. */
 export async function undosOf(app: App, catalog: Catalog, records: readonly Touched[]): Promise<Map<Touched, Undo>> {
   const max = records.length === 1 ? Number.POSITIVE_INFINITY : PART_BYTES;
   const budget = new ByteBudget(max, () => new PartTooLarge());
@@ -158,8 +159,8 @@ export async function undosOf(app: App, catalog: Catalog, records: readonly Touc
 }
 
 /**
- * The records that have events since the first of the span which are not in it. Their versions mostly tell; a field that was retyped
- * since has raised them without a change of the record.
+ * The records that have had other events since the first event in the span. Mostly the versions tell; retyping a field has
+ * raised them without a change of the record, so then the events are counted.
  */
 async function changedByOthers(
   app: App,
@@ -173,7 +174,7 @@ async function changedByOthers(
   const firsts = unclear.map(({ first }) => first);
   const ids = unclear.map(({ recordId }) => recordId);
   const from = new Date(Math.min(...unclear.map(({ firstAt }) => firstAt)) - DAY_MS).toISOString();
-  // The index by record finds them: the condition on the tenant is written so that no other one serves it.
+  // The index by record finds them: the condition on the tenant is written so that no other index serves it.
   const counted = await app.db.rows<{ id: string; events: number }>(
     plannedOnce(sql`
       select t.id, (
@@ -209,18 +210,18 @@ function undoOf(
   return wasThere ? { kind: 'update', version: row.version, body } : { kind: 'delete', version: row.version };
 }
 
-/** Whether the record is as the last event of the span has left it. */
+/** Whether the record is still as the last event of the span left it. */
 function isLast({ lastType, lastVersion }: Touched, row: RecordRow | undefined): boolean {
   const isGone = lastType === 'record.deleted';
   return row === undefined ? isGone : !isGone && row.version === lastVersion;
 }
 
-/** Whether all of its changes from the first to the last are in the span. */
+/** Whether all changes of the record from the first to the last are in the span. */
 function isWhole({ firstType, firstVersion, lastVersion, changes }: Touched): boolean {
   return changes === lastVersion - firstVersion + (firstType === 'record.deleted' ? 0 : 1);
 }
 
-/** The values by key that give a record those that it had before an event; of fields that could have one then. */
+/** The values by key that undo an event: the former values of all fields that could have one then. */
 export function bodyBack(entity: Entity, row: Pick<RecordRow, 'data'>, { before, at }: FeedEvent): JsonObject {
   const body: JsonObject = {};
   for (const { key, slot, slotAt } of entity.fields) {

@@ -1,8 +1,10 @@
-// Undoes what was done in a span of time, or by an import, newest first: what was created is deleted, what was changed gets its
-// former values, what was deleted comes back. Each undo is a change of its own through the ordinary write path, in batches like
-// those of an import and with the rights that the caller has then. A record that somebody changed afterwards is left alone, and
-// so is one that others refer to by now. A call ends after a while; run again, it goes on: what is undone already is skipped.
-// Failures: 400, 403, 404. Contract: history#revert.
+// Undoes the changes of a span of time, or of an import, newest first: created records are deleted, changed ones get their
+// former values, deleted ones come back. Each undo is a change of its own through the ordinary write path, in batches like
+// those of an import and with the rights that the caller has at that time. A record that somebody changed afterwards is left
+// alone, and so is a created record that others refer to by now. A call ends after a while; calling again continues, since
+// undone records are skipped.
+// Failures: 400, 403, 404.
+// Contract: history#revert.
 import { type Static, Type } from '@sinclair/typebox';
 import type { CallerNow } from '../access/authenticate.ts';
 import { requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
@@ -34,10 +36,10 @@ import {
   undosOf,
 } from './revert-plan.ts';
 
-/** How long a call goes on, in milliseconds, and how many conflicts it lists. */
+/** How long a call runs, in milliseconds, and how many conflicts it lists. */
 const CALL_MS = 40_000;
 const CONFLICTS_LISTED = 1_000;
-/** What a process runs at once, half of it for one tenant: a call that touches 100,000 records holds 20 MB. */
+/** How many reverts a process runs at once, half of them for one tenant: a revert that touches 100,000 records holds 20 MB. */
 const places = new Semaphore({ slots: 2, shareWaitingMax: 20, waitMs: 2 * CALL_MS });
 
 const Time = Type.Optional(Type.String({ examples: ['2026-03-01T09:00:00.000Z'] }));
@@ -86,7 +88,8 @@ export async function revertChanges(
   const input = check(RevertInput, body, problemsOf);
   const condition = await conditionOf(app, caller, input);
   const signal = currentWork().signal?.();
-  // No call: its batches are bounded like those of an import, and must not keep a place among the large calls.
+  // Runs as the tenant's background work: the batches are bounded like those of an import, and must not keep a place among the
+  // large calls.
   return forTenant(caller.tenant.id, async () => {
     const isCut = (): boolean => signal?.aborted === true;
     const revert = new Revert(app, callerNow, input.dryRun === true);
@@ -208,7 +211,10 @@ class Revert {
     for (const [index, outcome] of outcomes) this.#count(free[index]?.[0] as Touched, outcome);
   }
 
-  /** A deletion would delete or change what refers to the record: it was made by others, or afterwards. */
+  /**
+   * Leaves out records that others refer to: deleting them would delete or change records that others made, or that were made
+   * later.
+   */
   async #withoutReferring(catalog: Catalog, { undos }: Run): Promise<[Touched, Undo][]> {
     const entity = catalog.byId.get(undos[0]?.[0].entityId ?? '');
     if (entity === undefined || entity.references.length === 0) return undos;
@@ -217,14 +223,14 @@ class Revert {
       const ids = free.map(([{ recordId }]) => recordId);
       const referred = await idsReferredTo(this.app.db, entity, ids);
       if (referred.size === 0) return free;
-      // What stays refers to others of the batch, maybe.
+      // A record that stays may refer to others of the batch.
       for (const [record] of free)
         if (referred.has(record.recordId)) this.#conflict(record, 'other records refer to it');
       free = free.filter(([{ recordId }]) => !referred.has(recordId));
     }
   }
 
-  /** In one transaction: a record that cannot have its former values stays deleted. */
+  /** Brings a record back in one transaction: if it cannot get its former values, it stays deleted. */
   async #bringBack(writer: TenantCaller, catalog: Catalog, record: Touched, undo: Undo): Promise<void> {
     const entity = catalog.byId.get(record.entityId);
     if (undo.kind !== 'return' || entity === undefined) return;

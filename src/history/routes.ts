@@ -1,4 +1,4 @@
-// The routes of the past of records: what the caller may see of it is decided by the operations.
+// The routes of the past of records; the operations decide what the caller may see of it.
 // Failures: those of the operations: 400, 403, 404, 409, 412, 422.
 // Contract: history#history, history#deleted-records, history#restore, history#revert.
 import { Elysia } from 'elysia';

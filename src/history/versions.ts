@@ -1,9 +1,9 @@
-// The events of one record, newest first: the reading of a record's versions that everything about its past builds on. Each
-// event has the image after and the one before (`FeedEvent`); of a deletion, the version and image are those of the record
-// deleted. Versions of a record never repeat, also when it comes back after a deletion, so a position is a version; the deletion
-// of a version is newer than the version. A step is bounded by events and bytes. The partitions' index by record
-// finds the events.
-// Failures: 503; 400 beyond the budget of received bytes. Contract: history#history, history#cost.
+// Reads the events of one record, newest first; everything about a record's past builds on this. Each event has the images
+// after and before it (`FeedEvent`); a deletion has the version and image of the deleted record. Versions of a record never
+// repeat, even when it comes back after a deletion, so a position is a version; the deletion of a version is newer than the
+// version itself. A step is bounded by events and bytes. The partitions' index by record finds the events.
+// Failures: 503; 400 beyond the budget of received bytes.
+// Contract: history#history, history#cost.
 import type { App } from '../app.ts';
 import { Scan } from '../changes/scan.ts';
 import {
@@ -32,15 +32,15 @@ export interface RecordOfEvents {
 }
 
 export interface VersionsWanted {
-  /** Go on after this event: only older ones. */
+  /** Continue after this event: only older events. */
   after?: VersionPosition | undefined;
-  /** Those that had been made at a moment. */
+  /** Only events that had been made at this moment. */
   at?: Moment;
-  /** The oldest first. */
+  /** Whether to read the oldest event first. */
   isOldestFirst?: boolean;
 }
 
-/** Where a reading has come to. */
+/** The position that a reading has reached. */
 export interface VersionPosition {
   version: number;
   isDeletion: boolean;
@@ -81,7 +81,7 @@ export async function readVersion(
   }
 }
 
-/** The same in a transaction. */
+/** Like `readVersion`, in a transaction. */
 export async function readVersionIn(
   tx: Tx,
   record: RecordOfEvents,
@@ -98,7 +98,7 @@ function versionsQuery(
 ): Sql {
   const order = raw(isOldestFirst ? 'asc' : 'desc');
   const newest = sql`${alike(sql`version`)} ${order}, version ${order}, (type = 'record.deleted') ${order}`;
-  // The conditions on tenant and entity are written so that no index serves them: the one by record must.
+  // The conditions on tenant and entity are written so that no index serves them: the index by record must.
   const wanted = sql`
     select * from platform.events as v
     where v.record_id = ${recordId}::uuid and v.version is not null ${after === undefined ? EMPTY : isBefore(after)}
