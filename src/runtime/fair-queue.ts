@@ -1,10 +1,11 @@
 // A fair queue: decides whose work starts next when work of many tenants waits for a few slots (connections, hashing threads, locks).
-// Work of one share waits in order; among the shares, the one that has used the least time goes first. A share takes a further slot only
-// while more slots are free than it holds, and never more than half. With k busy shares each has about 1/(k + 1) of the slots, and a new
-// share finds a free one. While others are active, a share that is new or whose tickets run long has at most a quarter of the slots, and a
-// quarter is kept for shares with short tickets. While slots are admitted in part, tenants that have used the most time have fewer. A share
-// that was idle starts at the level of the others: idle time earns no credit. Operators' work goes first and has slots of its own. Idle
-// shares take no memory, except the few that used the most. No clock, no promises; times are milliseconds. Contract: neighbours#fair-shares.
+// Work of one share waits in order; among the shares, the one that has used the least time goes first. A share takes a further slot
+// only while more slots are free than it holds, and never more than half. With k busy shares each has about 1/(k + 1) of the slots,
+// and a new share finds a free one. While others are active, a share that is new or whose tickets run long has at most a quarter of
+// the slots, and a quarter is kept for shares with short tickets. While slots are admitted in part, tenants that have used the most
+// time have fewer. A share that was idle starts at the level of the others: idle time earns no credit. Operators' work goes first and
+// has slots of its own. Idle shares take no memory, except the few that used the most. No clock, no promises; times are milliseconds.
+// Contract: neighbours#fair-shares.
 import {
   append,
   isBefore,

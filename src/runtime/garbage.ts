@@ -1,9 +1,10 @@
-// Keeps the garbage of calls that read or write many or large records small. The runtime counts the memory of long texts too late, so it
-// collects late: imports took 105 to 200 MiB, most of it garbage. While such a call runs, this file checks resident memory (8 µs) and
-// collects when it has grown: new garbage often (about 3 ms), and all garbage when that has not sufficed (about 30 ms, or 200 where much is
-// alive, such as the definitions of many tenants). After two such long stops, full collections run beside the event loop for a minute, which
-// leaves more garbage. The collector rests after each. While other tenants are active, memory may grow by 128 MiB before the next collection,
-// since they would wait for it: 50 ms even for one beside the loop. So a request beside eight imports took 20 ms instead of 60 (p99).
+// Keeps the garbage of calls that read or write many or large records small. The runtime counts the memory of long texts too late, so
+// it collects late: imports took 105 to 200 MiB, most of it garbage. While such a call runs, this file checks resident memory (8 µs)
+// and collects when it has grown: new garbage often (about 3 ms), and all garbage when that has not sufficed (about 30 ms, or 200
+// where much is alive, such as the definitions of many tenants). After two such long stops, full collections run beside the event loop
+// for a minute, which leaves more garbage. The collector rests after each. While other tenants are active, memory may grow by 128 MiB
+// before the next collection, since they would wait for it: 50 ms even for one beside the loop. So a request beside eight imports took
+// 20 ms instead of 60 (p99).
 // Times are milliseconds. Contract: neighbours#byte-budgets.
 import process from 'node:process';
 import { areOthersActive, currentWork } from './work.ts';

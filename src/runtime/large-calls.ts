@@ -1,9 +1,9 @@
-// Limits calls that hold much memory: large bodies, responses of large records, and bulk calls that change large records. A process runs
-// few at once, at most half of them for one tenant; the others wait without a database connection. A call does not know beforehand that it
-// is large. It gets a place once it holds `LIMITS.largeCalls.bytesFrom` bytes, and starts again if it had to wait for one. It keeps the place
-// until its response is built, and garbage is kept small meanwhile. Small calls need no place, unless the calls of a tenant hold much
-// together: a client may send thousands at once. Failures: 503 when too many calls wait, or for too long; 429 for a tenant that does not
-// read its responses. Contract: neighbours#byte-budgets, neighbours#fair-shares.
+// Limits calls that hold much memory: large bodies, responses of large records, and bulk calls that change large records. A process
+// runs few at once, at most half of them for one tenant; the others wait without a database connection. A call does not know
+// beforehand that it is large. It gets a place once it holds `LIMITS.largeCalls.bytesFrom` bytes, and starts again if it had to wait
+// for one. It keeps the place until its response is built, and garbage is kept small meanwhile. Small calls need no place, unless the
+// calls of a tenant hold much together: a client may send thousands at once. Failures: 503 when too many calls wait, or for too long;
+// 429 for a tenant that does not read its responses. Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { Semaphore } from './concurrency.ts';

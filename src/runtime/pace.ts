@@ -1,6 +1,6 @@
-// A rate limit: a burst of units at once, and a number of units a second in the long run. Work that arrives faster is told how long to wait.
-// Each share, such as a tenant or a client's network, has a rate of its own; shares at rest are forgotten.
-// Uses no timers; times are milliseconds. Contract: neighbours#fair-shares.
+// A rate limit: a burst of units at once, and a number of units a second in the long run. Work that arrives faster is told how long to
+// wait. Each share, such as a tenant or a client's network, has a rate of its own; shares at rest are forgotten. Uses no timers; times
+// are milliseconds. Contract: neighbours#fair-shares.
 
 export interface PaceOptions {
   perSecond: number;

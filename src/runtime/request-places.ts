@@ -1,7 +1,8 @@
-// Limits the requests that a process handles at once, and the bytes of bodies that have arrived but are not complete. Both count for the
-// client's network until the request is authenticated, and for its tenant from then on. Bodies without a verified credential have a
-// budget of their own. For a tenant's request, the beginning of its body counts until the request is answered, because the runtime buffers a
-// megabyte before anybody reads it. A response that is being sent no longer counts: streams have limits of their own. Units: bytes.
+// Limits the requests that a process handles at once, and the bytes of bodies that have arrived but are not complete. Both count for
+// the client's network until the request is authenticated, and for its tenant from then on. Bodies without a verified credential have
+// a budget of their own. For a tenant's request, the beginning of its body counts until the request is answered, because the runtime
+// buffers a megabyte before anybody reads it. A response that is being sent no longer counts: streams have limits of their own. Units:
+// bytes.
 // Failures: 503; the response closes the connection. Contract: neighbours#connections.
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';

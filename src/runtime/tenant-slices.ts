@@ -1,5 +1,6 @@
-// Background work of many tenants, in rounds. In each round, every tenant has a slice of time in which its items take turns. So a tenant
-// with a thousand items, or with an item that never ends, delays no other tenant. Items that a slice does not reach wait for the next round.
+// Background work of many tenants, in rounds. In each round, every tenant has a slice of time in which its items take turns. So a
+// tenant with a thousand items, or with an item that never ends, delays no other tenant. Items that a slice does not reach wait for
+// the next round.
 // Times are milliseconds. Contract: neighbours#fair-shares.
 import { forEachConcurrently } from './concurrency.ts';
 import { forTenant } from './work.ts';

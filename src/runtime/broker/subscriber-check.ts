@@ -1,6 +1,7 @@
-// Checks whether published messages reach this process. It asks Redis a few times a second, on the connection that brings the messages, since
-// a connection that was lost without a FIN brings nothing and reports nothing. An answer comes after all messages that were published
-// before the question. It counts questions, not milliseconds: while the event loop is stalled, none is asked or answered.
+// Checks whether published messages reach this process. It asks Redis a few times a second, on the connection that brings the
+// messages, since a connection that was lost without a FIN brings nothing and reports nothing. An answer comes after all messages that
+// were published before the question. It counts questions, not milliseconds: while the event loop is stalled, none is asked or
+// answered.
 // Contract: decisions#changes-of-rights.
 
 const EVERY_MS = 200;

@@ -1,9 +1,9 @@
-// The connections of a pool, and which of them suits a share. A Postgres backend caches the catalog of each tenant that it serves, about
-// half a megabyte with the plans, and a tenant that is new to it costs several milliseconds of CPU. So each share has a home: the slot that
-// its name hashes to, and the following slots for its concurrent calls. A connection that has been lent for long is passed over. A connection
-// that knows few tenants, or knows this tenant, suits too: it costs little. A connection that has prepared the same statement suits
-// better than the home: elsewhere the statement takes 3 to 8 ms of CPU, and ten times that on a busy machine. Connections that share one
-// session suit everybody. Times are milliseconds.
+// The connections of a pool, and which of them suits a share. A Postgres backend caches the catalog of each tenant that it serves,
+// about half a megabyte with the plans, and a tenant that is new to it costs several milliseconds of CPU. So each share has a home:
+// the slot that its name hashes to, and the following slots for its concurrent calls. A connection that has been lent for long is
+// passed over. A connection that knows few tenants, or knows this tenant, suits too: it costs little. A connection that has prepared
+// the same statement suits better than the home: elsewhere the statement takes 3 to 8 ms of CPU, and ten times that on a busy machine.
+// Connections that share one session suit everybody. Times are milliseconds.
 import type { Work } from '../work.ts';
 import type { Connection } from './connection.ts';
 

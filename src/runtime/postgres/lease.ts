@@ -1,7 +1,7 @@
-// A connection lent to a call. Each statement has its own deadline, and a transaction has one for all its statements. A call is stopped when
-// its client has disconnected, when its transaction is past its deadline, or when it gives up its turn, to be run again later: its
-// running statement is cancelled on the server, and no further one starts. The connection is not used again before a cancellation has
-// settled, so that it cannot hit a later statement. Times are milliseconds.
+// A connection lent to a call. Each statement has its own deadline, and a transaction has one for all its statements. A call is
+// stopped when its client has disconnected, when its transaction is past its deadline, or when it gives up its turn, to be run again
+// later: its running statement is cancelled on the server, and no further one starts. The connection is not used again before a
+// cancellation has settled, so that it cannot hit a later statement. Times are milliseconds.
 // Contract: neighbours#fair-shares.
 import { clientGone, ServiceError, unavailable } from '../../errors.ts';
 import { isGone, type Work } from '../work.ts';

@@ -1,7 +1,7 @@
-// Hands the data that a socket receives to the driver in parts. The driver parses all rows of one chunk in one go; a socket may receive half
-// a megabyte at once, and parsing that takes up to 100 ms. Between two parts the event loop serves others, and the socket is not read
-// (backpressure). Small chunks are handed on as they arrive.
-// With TLS the driver reads the encrypted socket itself, in parts of 16 KiB at most.
+// Hands the data that a socket receives to the driver in parts. The driver parses all rows of one chunk in one go; a socket may
+// receive half a megabyte at once, and parsing that takes up to 100 ms. Between two parts the event loop serves others, and the socket
+// is not read (backpressure). Small chunks are handed on as they arrive. With TLS the driver reads the encrypted socket itself, in
+// parts of 16 KiB at most.
 // Contract: neighbours#fair-shares.
 import type { Socket } from 'node:net';
 import { giveWay } from '../event-loop.ts';

@@ -1,7 +1,7 @@
-// A pool of connections. Calls borrow them in the order of a fair queue, with a deadline. Broken connections are replaced on demand. While the
-// database is down, one connection attempt is made every 250 ms; calls wait through the first two seconds of an outage and are
-// then rejected at once until an attempt succeeds. connection.ts says why the driver's own pool is not used.
-// All times are milliseconds. Contract: neighbours#fair-shares.
+// A pool of connections. Calls borrow them in the order of a fair queue, with a deadline. Broken connections are replaced on demand.
+// While the database is down, one connection attempt is made every 250 ms; calls wait through the first two seconds of an outage and
+// are then rejected at once until an attempt succeeds. connection.ts says why the driver's own pool is not used. All times are
+// milliseconds. Contract: neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import { clientGone, unavailable } from '../../errors.ts';
 import { expireWaiting, Semaphore, WATCH_MS } from '../concurrency.ts';
