@@ -20,9 +20,9 @@ export interface RuleRun extends RecordRow {
   entity_id: string;
   depth: number;
   root_event_id: string;
-  /** The runs of the chain when this one was queued. */
+  /** The number of runs in the chain when this run was queued. */
   runs: number;
-  /** This one included. */
+  /** Attempts, including this one. */
   attempts: number;
 }
 
@@ -74,7 +74,7 @@ async function send(
   });
 }
 
-/** A template that is a single `{{field}}` yields the field's value, which need not be a string. */
+/** A template that is a single `{{field}}` yields the field's value, which may be of any type. */
 function textOf(value: unknown): string {
   return typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value ?? '');
 }

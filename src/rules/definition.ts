@@ -1,5 +1,5 @@
-// The schemas of a rule, and its validation against the catalog, so that every stored rule can run: its condition,
-// fields, constants and `{{...}}` placeholders.
+// The schemas of a rule, and its validation against the catalog. Validation covers the condition, fields, constants and `{{...}}`
+// placeholders, so that every stored rule can run.
 // Failures: 400 with every problem. Contract: decisions#rules.
 import { type Static, type TString, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -125,7 +125,7 @@ export async function readRule(catalog: Catalog, caller: TenantCaller, body: New
   };
 }
 
-/** The values of an action that is not checked yet, which parsing matches against patterns. */
+/** The values of an unchecked action; parsing matches them against patterns. */
 function constantsOf(catalog: Catalog, { entity, action }: NewRule): PatternValue[] {
   if (!(action instanceof Object) || !('values' in action) || !(action.values instanceof Object)) return [];
   const target = catalog.byName.get(action.type === 'create_record' ? action.entity : entity);

@@ -1,5 +1,5 @@
-// Definitions of business rules, which tenant admins create, change and delete. A rule is part of its entity's
-// definition: changing it increments the definition's version, and a write prepared under the old rules is prepared again.
+// Definitions of business rules, which tenant admins create, change and delete. A rule is part of its entity's definition: a change of the
+// rule increments the definition's version, and a write that was prepared under the old rules is prepared again.
 // Failures: 400 with every problem, 404, 409 at the limit per entity. Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';

@@ -1,7 +1,7 @@
-// The queue of rule runs in the database. A run is claimed before it executes: the claim counts the attempt and sets the
-// time of the next one, and is committed, so that a run which breaks its connection or kills its process ends after its
-// last attempt. The transaction of the run's effect takes it: deletes it, if no later claim has been made. Until it
-// commits, the deleted row is locked, so that no other process claims it however long it takes.
+// The queue of rule runs in the database. A run is claimed before it executes. The claim counts the attempt, sets the time of the next
+// one, and is committed: a run that breaks its connection or kills its process therefore ends after its last attempt. The transaction
+// of the run's effect takes the run: it deletes the row, unless a later claim has been made. Until that transaction commits, the
+// deleted row is locked, so no other process claims the run, however long it takes.
 // Contract: decisions#rules, neighbours#byte-budgets.
 import { LIMITS } from '../limits.ts';
 import { estimatedEntries } from '../runtime/background-read.ts';
@@ -12,12 +12,12 @@ import type { RuleRun } from './actions.ts';
 
 const { retryAfterMs } = LIMITS.rules;
 
-/** Whether runs of the tenant wait until it is active again; those of a deleted one end. */
+/** Whether runs of the tenant wait until the tenant is active again. Runs of a deleted tenant end. */
 function isSuspended(tenantId: Sql): Sql {
   return sql`exists (select from platform.tenants as s where s.id = ${tenantId} and s.status = 'suspended')`;
 }
 
-/** Times are rounded to milliseconds: without the one more, a run that has just been queued might not be due yet. */
+/** Times are rounded to milliseconds: without the extra millisecond, a run that has just been queued might not be due yet. */
 function isDue(run: Sql): Sql {
   return sql`${run}.next_at <= now() + interval '1 ms'`;
 }
@@ -40,7 +40,7 @@ export async function tenantsWithDueRuns(queries: Queries): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** The number of runs that wait, for their turn or for a retry; beyond `countedMax` an estimate, so that no more are read. */
+/** The number of runs that wait for their turn or for a retry. Beyond `countedMax` it is an estimate, so that no more are read. */
 export async function countRuns(queries: Queries, countedMax: number = LIMITS.metrics.countedMax): Promise<number> {
   const row = await queries.first<{ n: number }>(sql`
     select case
@@ -51,24 +51,24 @@ export async function countRuns(queries: Queries, countedMax: number = LIMITS.me
   return row?.n ?? 0;
 }
 
-/** Due runs that a claim looks at first; those that one statement looks at to mark blocked ones; how many of these follow. */
+/** Due runs that a claim examines; due runs that a marking statement examines; how many marking statements may follow. */
 const LOOKED_AT = 10;
 const LOOKED_AT_TO_MARK = 500;
 const MARKING_STATEMENTS = 20;
 
-/** Begins an attempt of the tenant's first due run that no earlier run of its record blocks. */
+/** Claims the tenant's first due run that no earlier run of the same record blocks. */
 export async function claimRun(queries: Queries, tenantId: string): Promise<RuleRun | undefined> {
   for (let i = 0; i <= MARKING_STATEMENTS; i++) {
     const found = await queries.first<RuleRun>(claim(tenantId));
     if (found !== undefined || i === MARKING_STATEMENTS) return found;
-    // What cannot be marked is claimed or ended at this moment, by others.
+    // Other processes are claiming or ending the runs that cannot be marked now.
     const marked = await queries.first(markBlocked(tenantId));
     if (marked === undefined) return undefined;
   }
   return undefined;
 }
 
-/** Of the first due runs, claims one that is the first of its record. A server crash may undo it, and so the attempt. */
+/** Claims one of the first due runs that is the first of its record. A server crash may undo the claim, and the attempt with it. */
 function claim(tenantId: string): Sql {
   return plannedOnce(sql`
     update platform.rule_runs as r
@@ -97,8 +97,8 @@ function claim(tenantId: string): Sql {
 }
 
 /**
- * Marks the blocked ones of the first due runs, except the first of each record whose lock it gets: the lock of an earlier
- * run keeps that from ending before the marks are visible. Waits for no lock. Returns a row if it has marked any.
+ * Marks the blocked runs among the first due runs. For each record, the first run whose lock it gets stays unmarked: that lock keeps the
+ * earlier run from ending before the marks are visible. Waits for no lock. Returns a row if it has marked any.
  */
 function markBlocked(tenantId: string): Sql {
   return plannedOnce(sql`
@@ -134,9 +134,8 @@ function markBlocked(tenantId: string): Sql {
 }
 
 /**
- * Deletes a claimed run, whose effect must be part of the same transaction; a trigger unblocks the next one of its record.
- * Resolves to its tenant; undefined when the
- * run has been claimed again or its tenant is gone.
+ * Deletes a claimed run, whose effect must be part of the same transaction; a trigger unblocks the next run of its record. Resolves to
+ * its tenant; undefined when the run has been claimed again or its tenant is gone.
  */
 export async function takeRun(tx: Tx, { position, attempts }: RuleRun): Promise<Tenant | undefined> {
   const row = await tx.first<TenantRow>(sql`
@@ -161,7 +160,7 @@ export async function retryLater(queries: Queries, { position, attempts }: RuleR
     where position = ${position}::bigint and attempts = ${attempts}::int`);
 }
 
-/** Undoes the claims of runs that did not begin, so that an outage of the database is not an attempt. */
+/** Undoes the claims of runs that did not begin, so that an outage of the database does not count as an attempt. */
 export async function giveBack(queries: Queries, runs: readonly RuleRun[]): Promise<void> {
   if (runs.length === 0) return;
   const [positions, attempts] = [runs.map(({ position }) => position), runs.map((run) => run.attempts)];
@@ -173,8 +172,8 @@ export async function giveBack(queries: Queries, runs: readonly RuleRun[]): Prom
 }
 
 /**
- * Deletes the runs of a deleted tenant. The last of each record go first: the trigger of a deletion looks for the first one, past
- * those that its statement has deleted. A run that executes ends itself.
+ * Deletes the runs of a deleted tenant, the last run of each record first: the trigger of a deletion looks for the first run of the
+ * record, and has to pass the runs that its statement has deleted. A run that is executing ends by itself.
  */
 export async function deleteRunsOf(queries: Queries, tenantId: string): Promise<void> {
   const isOwn = sql`tenant_id = ${tenantId}::uuid`;

@@ -1,6 +1,6 @@
-// Whose run a worker's loop executes next: of the tenants with due runs, the one whose runs have taken the least time in
-// this process. A tenant holds at most half of the loops, since a run cannot be interrupted for another tenant's. Each
-// tenant that may have due runs has one ticket in the fair queue, and gets a new one when that starts.
+// Decides whose run a worker loop executes next: of the tenants with due runs, the one whose runs have taken the least time in this
+// process. A tenant holds at most half of the loops, since a run cannot be interrupted for the run of another tenant. Each tenant that
+// may have due runs has one ticket in the fair queue, and gets a new ticket when that one starts.
 // Contract: neighbours#fair-shares.
 import { FairQueue } from '../runtime/fair-queue.ts';
 import type { Ticket } from '../runtime/fair-share.ts';
@@ -20,14 +20,14 @@ export class TenantTurns {
     this.#queue = new FairQueue({ slots: loops, operatorSlots: 0, shareWaitingMax: 1 });
   }
 
-  /** The tenant may have due runs. */
+  /** Adds a tenant that may have due runs. */
   add(tenantId: string): void {
     if (this.#waiting.has(tenantId)) return;
     const ticket = this.#queue.enter(tenantId, false, tenantId);
     if (ticket !== null) this.#waiting.set(tenantId, ticket);
   }
 
-  /** The tenant has no run that can be claimed now. */
+  /** Removes a tenant that has no run to claim now. */
   remove(tenantId: string): void {
     const ticket = this.#waiting.get(tenantId);
     if (ticket === undefined) return;
@@ -35,7 +35,7 @@ export class TenantTurns {
     this.#queue.end(ticket, 0);
   }
 
-  /** Begins the next turn; undefined when no tenant may have one. */
+  /** Begins the next turn; undefined when no tenant may have a turn now. */
   begin(): Turn | undefined {
     const ticket = this.#queue.start();
     if (ticket === undefined) return undefined;

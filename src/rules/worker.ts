@@ -1,6 +1,6 @@
-// The worker of after rules. The statement of a change inserts its rule runs; the effect of a run, its event and its
-// deletion commit together, so that the run takes effect exactly once. Runs of one record execute in the order of its changes.
-// Depth and length of the chain travel with the run: a run beyond either limit only appends rule.failed.
+// The worker of after rules. The statement of a change inserts its rule runs. The effect of a run, its event and its deletion commit
+// together, so the run takes effect exactly once. Runs of one record execute in the order of its changes. Depth and length of the chain
+// travel with the run: a run beyond either limit only appends rule.failed.
 // Failures: a 4xx of the action becomes rule.failed at once, any other error after some attempts (runs.ts).
 // Contract: decisions#rules, neighbours#fair-shares.
 import { systemCaller } from '../access/caller.ts';
@@ -23,23 +23,23 @@ import { perform, type RuleRun, runCause } from './actions.ts';
 import { claimRun, countRuns, giveBack, retryLater, takeRun, tenantsWithDueRuns } from './runs.ts';
 import { TenantTurns } from './tenant-turns.ts';
 
-/** Parallel loops in a process, of which a tenant holds half at most. */
+/** Parallel loops in a process. A tenant holds at most half of them. */
 const LOOPS = 6;
 /** Runs of each loop in one `runRulesOnce`. */
 const ROUND_RUNS = 100;
 const POLL_MS = 1_000;
-/** How often loops look for runs that other processes have queued for tenants without a turn. */
+/** How often the loops look for runs of tenants without a turn, which other processes may have queued. */
 const LOOK_MS = 100;
 /**
- * The time from one search to the next, in times that it took: while statements run long, it passes thousands of rows of ended runs.
- * Beside eight attacks, searches took more than half of a processor.
+ * The pause after a search, as a multiple of the time that the search took. While statements run long, a search passes over thousands of
+ * rows of ended runs: beside eight attacks, searches took more than half of a processor.
  */
 const LOOK_PAUSE = 20;
 
-/** What the loops of a process share. */
+/** The state that the loops of a process share. */
 interface Loops {
   turns: TenantTurns;
-  /** The search for tenants with due runs that is in progress, and when the next one is due. */
+  /** The search for tenants with due runs that is in progress, and when the next search is due. */
   looking: Promise<void> | undefined;
   looksAt: number;
   /** Claimed runs that did not begin, because the database became unavailable. */
@@ -53,7 +53,7 @@ const loopsOf = perApp<Loops>(() => ({
   unstarted: [],
 }));
 
-/** Starts the loops. Each goes on while another executes a long run. A change that starts rules in this process wakes them. */
+/** Starts the loops. Each loop continues while another one executes a long run. A change in this process that starts rules wakes them. */
 export function startRules(app: App): Worker {
   const once = async (): Promise<number> => ((await runNext(app, false)) ? 1 : 0);
   const start = (): Worker => startWorker({ name: 'rules', once, pollMs: POLL_MS, log: app.log });
@@ -92,7 +92,7 @@ export async function runRulesOnce(app: App, signal: AbortSignal): Promise<numbe
   return counts.reduce((sum, done) => sum + done, 0);
 }
 
-/** Executes a due run of the tenant whose turn it is; false when none is known, and with `isSure`, when there is none. */
+/** Executes a due run of the tenant whose turn it is; false when no due run is known or, with `isSure`, when none exists. */
 async function runNext(app: App, isSure: boolean): Promise<boolean> {
   const loops = loopsOf(app);
   const { turns } = loops;
@@ -120,7 +120,7 @@ async function runNext(app: App, isSure: boolean): Promise<boolean> {
   }
 }
 
-/** Finds the tenants with due runs. A search in progress may have missed runs queued since; loops share the next one. */
+/** Finds the tenants with due runs. A search in progress may have missed runs queued since it began; the loops share the next search. */
 async function look(app: App, loops: Loops): Promise<void> {
   await loops.looking;
   if (loops.looking !== undefined) return loops.looking;
@@ -212,9 +212,9 @@ async function loadRule(app: App, tx: Tx, tenant: Tenant, run: RuleRun): Promise
 /** After the rollback of a failed attempt: appends rule.failed, or sets the time of the next attempt. */
 async function endAttempt(app: App, run: RuleRun, error: unknown): Promise<void> {
   const { triesMax } = LIMITS.rules;
-  // A rate limit passes.
+  // A rate limit (429) passes, so the run is tried again.
   const isFinal = error instanceof ServiceError && error.status < 500 && error.status !== 429;
-  // With a deleted tenant its runs are gone.
+  // The runs of a deleted tenant are gone.
   if (!isFinal && (await isDeleted(app, run.tenant_id))) return;
   if (!isFinal) app.log.warn('a rule failed', { rule: run.rule_id, attempts: run.attempts, cause: error });
   try {

@@ -21,7 +21,7 @@ import {
 /** Bun stores idle seconds in one byte. */
 const MAX_IDLE_SECONDS = 255;
 
-/** Of the descriptors of the process, those that connections may take before idle ones are closed. */
+/** The part of the process's descriptors that may be in use before idle connections are closed. */
 const DESCRIPTORS_SHARE = 0.75;
 const DESCRIPTORS_CHECK_MS = 250;
 
@@ -52,8 +52,8 @@ export function serveBun<D extends object>(options: ServeOptions<D>): Running {
 }
 
 /**
- * `Bun.gc(true)` would also delete compiled code. `Bun.gc(false)` gives back what the collection has freed by then, which would
- * otherwise happen up to a second later; alone, it collects all garbage in another thread.
+ * `Bun.gc(true)` would also delete compiled code. `Bun.gc(false)` gives the freed memory back at once, which would otherwise happen up
+ * to a second later. Called alone, it collects all garbage in another thread.
  */
 function collectGarbage(which: Garbage): void {
   if (which === 'new') collector.edenGC?.();
@@ -62,8 +62,8 @@ function collectGarbage(which: Garbage): void {
 }
 
 /**
- * While no file descriptor is free, Bun accepts nobody and uses a whole CPU. It has no limit of connections, but it can close
- * those whose client has had a response and sends nothing.
+ * While no file descriptor is free, Bun accepts no connection and uses a whole CPU. It has no limit on connections, but it can close
+ * those whose client has got its response and sends nothing.
  */
 function keepDescriptorsFree<D extends object>(server: BunServer<D>): ReturnType<typeof setInterval> {
   const limit = descriptorLimit() * DESCRIPTORS_SHARE;

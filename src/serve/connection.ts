@@ -14,19 +14,19 @@ const MAX_PENDING_FRAMES = 4;
 /** Within one turn of the event loop no runtime can flush, so a burst may exceed the limit by this factor. */
 const BURST_FACTOR = 4;
 /**
- * A client that sends too many messages is closed after this time, since it costs less to drop what it sends than to let it
- * connect again at once.
+ * The connection of a client that sends too many messages is closed after this time: dropping its messages costs less than letting it
+ * reconnect at once.
  */
 const FLOODED_CLOSE_MS = 1_000;
-/** Of a text in memory, at most. */
+/** The most bytes that a UTF-16 unit of a text takes in memory. */
 const BYTES_PER_UNIT = 2;
-/** How long a client has to complete the closing handshake; not every runtime cuts off one that does not. */
+/** How long a client has to complete the closing handshake; not every runtime disconnects a client that does not complete it. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
 /** What a runtime's own socket can do. */
 export interface Transport {
   send(text: string): void;
-  /** Runs what sends several texts, which go out in one write, if the runtime can. */
+  /** Runs `sends`, which sends several texts; they go out in one write, if the runtime can. */
   together?(sends: () => void): void;
   buffered(): number;
   close(code: number, reason: string): void;
@@ -34,7 +34,7 @@ export interface Transport {
   terminate?(): void;
 }
 
-/** A message that has arrived, and what gives back the room that it takes. */
+/** A message that has arrived, and the function that gives back its room. */
 interface Received {
   text: string;
   leave(): void;
@@ -44,14 +44,14 @@ export class Connection<D extends object> implements TextSocket<D> {
   #open = true;
   #finished = false;
   #isCheckPending = false;
-  /** The messages to handle, with the one that is being handled; none while there is nothing to do. */
+  /** The messages to handle, including the one that is being handled; undefined when there is none. */
   #queue: Received[] | undefined;
   /** Characters of the queued messages. */
   #pendingLength = 0;
   /** The texts to send with the next `flush`. */
   #held: string[] = [];
   #closeTimer: ReturnType<typeof setTimeout> | undefined;
-  /** Most connections never send a ping. */
+  /** Undefined until the first ping: most connections never send one. */
   #pings: Pace | undefined;
 
   constructor(
@@ -88,7 +88,7 @@ export class Connection<D extends object> implements TextSocket<D> {
     if (this.#stop()) this.#closeTransport(code, reason);
   }
 
-  /** Nothing is received or sent from now on; false when that was so before. */
+  /** From now on, nothing is received or sent; false when that was already the case. */
   #stop(): boolean {
     if (!this.#open) return false;
     this.#sendHeld();
@@ -174,7 +174,7 @@ export class Connection<D extends object> implements TextSocket<D> {
     else void this.#handleAll([{ text, leave }]);
   }
 
-  /** One after the other: a queued message costs nothing but its place, so that a flood is cheap to receive. */
+  /** Handles messages one after the other: a queued message costs nothing but its place, so a flood is cheap to receive. */
   async #handleAll(queue: Received[]): Promise<void> {
     this.#queue = queue;
     for (let next = queue[0]; next !== undefined; next = queue[0]) {
@@ -203,7 +203,7 @@ export class Connection<D extends object> implements TextSocket<D> {
     else sends();
   }
 
-  /** Nothing follows the message that is being handled. */
+  /** Drops all messages after the one that is being handled. */
   #dropWaiting(): void {
     for (const { leave } of this.#queue?.splice(1) ?? []) leave();
   }
@@ -229,7 +229,7 @@ export class Connection<D extends object> implements TextSocket<D> {
   }
 }
 
-/** The open connections of a server; stopping closes them, and those that open later, at once. */
+/** The open connections of a server. Stopping closes them at once, and also connections that open later. */
 export class OpenConnections<D extends object> {
   readonly #connections = new Set<Connection<D>>();
   #stopping = false;

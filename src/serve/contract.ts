@@ -1,7 +1,7 @@
 // What the service needs from a runtime: HTTP, WebSockets, the client's address, an orderly stop.
 // The adapters beside this file are the only code that names Bun or Deno.
-// Units: bytes and seconds. The runtime's failures go to `report` and get the error envelope; the application
-// handles its own before they reach the adapter.
+// Units: bytes and seconds. Failures of the runtime go to `report` and get the error envelope; the application handles its own failures
+// before they reach the adapter.
 // Contract: decisions#responses, decisions#shutdown.
 
 import type { ServiceError } from '../errors.ts';
@@ -18,11 +18,11 @@ export interface ServeOptions<D extends object> {
   maxBody: number;
   /** A connection without traffic for this long is closed (at most 255; 0 means never). */
   idleSeconds: number;
-  /** So is one whose first request has not arrived after this time, without its body. */
+  /** A connection is also closed when the head of its first request has not arrived after this time. */
   silentSeconds: number;
   /** Lets several processes listen on one port; another program that listens on the same port then goes unnoticed. */
   reusePort?: boolean;
-  /** Answers a request; with `refusal`, as the server has refused it, whatever its route. */
+  /** Answers a request. With `refusal`, the server has refused the request, whatever its route, and that is the answer. */
   fetch(request: Request, clientAddress: string, refusal?: ServiceError): Response | Promise<Response>;
   /** Receives errors that the application did not handle. */
   report(error: unknown): void;
@@ -35,8 +35,8 @@ export interface Running {
   /** Sets the idle limit of one request's connection; over 255 means none. */
   idle(request: Request, seconds: number): void;
   /**
-   * Collects garbage at once and gives its memory back to the system, if the runtime can: all, or what has been made since the last
-   * collection, which takes a tenth of the time. `all-beside` leaves more.
+   * Collects garbage at once and gives its memory back to the system, if the runtime can: all garbage, or only the garbage made since the
+   * last collection, which takes a tenth of the time. `all-beside` leaves more garbage.
    */
   collectGarbage?(which: Garbage): void;
   /** Refuses new connections, closes WebSockets with 1001, waits for requests in flight; `force` aborts them. */

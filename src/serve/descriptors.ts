@@ -1,5 +1,5 @@
-// The file descriptors of the process: how many it may have, and about how many it has. Connections take one each.
-// Linux shows the limit; elsewhere a failure to open a file shows that it is reached.
+// The file descriptors of the process: how many it may have, and about how many are in use. Each connection takes one.
+// Linux shows the limit; elsewhere, a failure to open a file shows that the limit is reached.
 // Contract: neighbours#connections.
 import { closeSync, openSync, readFileSync } from 'node:fs';
 
@@ -13,7 +13,7 @@ export function descriptorLimit(): number {
   }
 }
 
-/** The lowest free descriptor: at least so many are in use. Infinite when none is free. Costs two system calls. */
+/** The lowest free descriptor: at least that many are in use. Infinite when none is free. Costs two system calls. */
 export function descriptorsInUse(): number {
   try {
     const lowest = openSync('/dev/null', 'r');

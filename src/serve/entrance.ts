@@ -1,21 +1,22 @@
-// Where requests enter the application. A runtime hands over all that have arrived before it reads or writes anything else: a
-// thousand connections that ask at once hold the event loop for 100 ms, while each request takes 0.1. So those that find a slice
-// of its time used wait for the next, and then the clients take turns: many requests of one delay those of others by a slice.
+// Admits requests to the application. A runtime hands over all requests that have arrived before it reads or writes anything else: a
+// thousand connections that send a request at once hold the event loop for 100 ms, while each request takes 0.1 ms. So a request that finds
+// the time of the current slice used up waits for the next slice, and the clients take turns: many requests of one client delay the
+// requests of others by a slice.
 // Contract: neighbours#fair-shares.
 
-/** Requests enter for so long before the event loop turns, in milliseconds: beside 1,000 at once, a p99 of 24 to 29; with 4, 33 to 37. */
+/** How long requests enter before the event loop turns, in milliseconds. Beside 1,000 at once, p99 is 24 to 29; with 4, 33 to 37. */
 const SLICE_MS = 2;
-/** Steps of a request, up to its first wait, that are done before the next one enters. */
+/** Steps of a request, up to its first wait, that run before the next request enters. */
 const STEPS = 8;
-/** Of a path: as much as tells a probe from a page. */
+/** How much of a path is compared: enough to tell a health probe from a page. */
 const PATH_CHARS = 8;
 
 export class Entrance {
   #sliceStartedAt: number | null = null;
-  /** Who waits, by client; the one that comes next is first. */
+  /** The waiting requests by client; the client whose turn is next comes first. */
   readonly #waiting = new Map<string, (() => void)[]>();
 
-  /** Resolves when the request may enter; undefined when it need not wait, which costs 0.1 µs. */
+  /** Resolves when the request may enter; undefined when it does not have to wait, which costs 0.1 µs. */
   enter(request: Request, address: string): Promise<void> | undefined {
     if (this.#waiting.size === 0 && this.#hasTime()) return undefined;
     const client = clientOf(request, address);
@@ -36,7 +37,7 @@ export class Entrance {
     return true;
   }
 
-  /** Lets in as many as a slice has time for, and the others in the next turns. */
+  /** Admits as many requests as a slice has time for, and the others in the next turns. */
   async #admit(): Promise<void> {
     const startedAt = performance.now();
     while (this.#waiting.size > 0 && performance.now() - startedAt < SLICE_MS) {
@@ -58,8 +59,8 @@ export class Entrance {
 }
 
 /**
- * Who asks, before that is verified: who makes up many credentials comes no sooner than in the order of arrival. Without
- * one, requests for other paths are another client's: a probe of health does not wait for pages.
+ * Identifies the client before its credential is verified. A client that invents many credentials is served no sooner than in order of
+ * arrival. Without a credential, each path is a client of its own: a health probe does not wait for pages.
  */
 function clientOf({ headers, url }: Request, address: string): string {
   const credential = headers.get('authorization') ?? headers.get('x-api-key') ?? headers.get('cookie');

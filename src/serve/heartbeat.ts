@@ -1,10 +1,10 @@
-// Notices a worker process that does not answer: its event loop is stuck for ever, or it is stopped. It is asked every few
-// seconds. How long it has not answered is counted in the supervisor's own ticks, not by the clock, so that the time in which the
-// machine was suspended, or the supervisor stopped, does not count. A worker that answers within the limit is only slow.
+// Notices a worker process that does not answer, because its event loop is stuck for ever or the process is stopped. It asks the
+// worker every few seconds. It counts the silence in the supervisor's own ticks, not by the clock, so time in which the machine was
+// suspended, or the supervisor stopped, does not count. A worker that answers within the limit is only slow.
 // Times are milliseconds. Contract: decisions#configuration.
 
 const TICK_MS = 1_000;
-/** More than any pause of a process that goes on: long collections of garbage, or a machine without memory. */
+/** Longer than any pause of a healthy process, such as a long garbage collection or a machine that is out of memory. */
 const SILENT_MS = 30_000;
 
 export class Heartbeat {
@@ -18,7 +18,7 @@ export class Heartbeat {
     private readonly onSilent: (silentMs: number) => void,
   ) {}
 
-  /** Begins to ask. A worker that does not listen yet answers too, as long as it may wait for its database. */
+  /** Starts to ask. A worker that does not listen yet, because it waits for its database, answers too. */
   start(): void {
     this.#timer ??= setInterval(() => this.tick(), TICK_MS);
   }
@@ -33,7 +33,7 @@ export class Heartbeat {
     this.#isWaiting = false;
   }
 
-  /** One tick; a late one, after the supervisor itself was stopped, counts as much as any. Asks again after an answer only. */
+  /** One tick. A late tick, after the supervisor itself was stopped, counts like any other. Asks again only after an answer. */
   tick(): void {
     if (!this.#isWaiting) {
       this.#isWaiting = true;

@@ -1,6 +1,5 @@
-// What both adapters decide before the application sees a request: whether it is a WebSocket handshake, whether
-// its body is too large, and the client's address; and the error envelope for the answers that an adapter
-// gives itself. Units: bytes.
+// What both adapters decide before the application sees a request: whether it is a WebSocket handshake, whether its body is too large, and
+// the client's address. Also the error envelope for answers that an adapter gives itself. Units: bytes.
 // Contract: decisions#responses.
 import { type ErrorCode, invalidField, ServiceError, STATUS_BY_CODE } from '../errors.ts';
 
@@ -37,8 +36,8 @@ export function validHandshake(request: Request): boolean {
 }
 
 /**
- * The refusal of a declared length: 400 unless it is one number (a repeated header arrives as a list), 413 when it is
- * over the limit.
+ * The refusal of a declared length: 400 unless the length is one number (a repeated header arrives as a list), 413 when it is over the
+ * limit.
  */
 export function refusedLength(request: Request, maxBody: number): ServiceError | undefined {
   const declared = request.headers.get('content-length');

@@ -1,5 +1,5 @@
-// Starts the HTTP and WebSocket server on the current runtime. The application sees only standard `Request`s and
-// WebSockets that carry text, so it is the same on both.
+// Starts the HTTP and WebSocket server on the current runtime. The application sees only standard `Request`s and WebSockets that carry
+// text, so it is the same on both runtimes.
 // Failures: an Error with the reason, such as a port that is in use.
 // Contract: decisions#configuration, decisions#operations.
 import { serveBun } from './bun.ts';

@@ -1,6 +1,6 @@
-// Supervises several worker processes on one port (`WORKERS`): starts them, restarts those that exit, kills and replaces those
-// that do not answer, stops them all; it serves no requests itself. A worker stops when the pipe to its standard input ends, because the
-// supervisor closes it or has exited. Times are milliseconds.
+// Supervises several worker processes on one port (`WORKERS`). It starts them, restarts workers that exit, kills and replaces workers
+// that do not answer, and stops them all; it serves no requests itself. A worker stops when the pipe to its standard input ends,
+// either because the supervisor closes it or because the supervisor has exited. Times are milliseconds.
 // Contract: decisions#configuration.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { type AddressInfo, createServer } from 'node:net';
@@ -157,7 +157,7 @@ class SupervisedProcess {
     this.over.removeEventListener('abort', onOver);
   }
 
-  /** A process that has not answered for long is killed, and replaced like any that exits. */
+  /** Kills a process that has not answered for long; it is replaced like any process that exits. */
   #heartbeatOf(child: ChildProcess): Heartbeat {
     const ask = (): void => void (child.stdin?.writable && child.stdin.write(HEARTBEAT));
     return new Heartbeat(ask, (silentMs) => {
