@@ -1,7 +1,8 @@
-// Whom a subscription is for: a role, whose rows and fields it shows and whose rights of now decide, a condition, and a list
-// of fields. One judge for all uses: when the deliveries of a change are made, and before each attempt at one. It asks the
-// code that decides over REST (access-scope, rights). A change is judged by its own image, of a deletion the one before, with
-// the time of the change as `$now`; a role's condition that follows a relation looks its target up as it is then.
+// The audience of a subscription narrows what it receives: a role, a condition, and a list of fields. The role's current rights decide
+// which rows and fields are shown. One judge serves all uses: when the deliveries of a change are made, and before each attempt. It
+// uses the code that decides over REST (access-scope, rights). A change is judged by the record after it, a deletion by the record
+// before it, with the time of the change as `$now`. A role's condition that follows a relation reads the target as it is at that
+// moment.
 // Contract: decisions#webhooks-for-others.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, FULL_RIGHTS } from '../access/rights.ts';
@@ -19,7 +20,7 @@ import { keyOfRights } from '../http/changes-cursor.ts';
 import { Evaluator } from '../records/read/evaluator.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 
-/** The members of a subscription that narrow it; null where it does not. */
+/** The members of a subscription that narrow it; a null member does not narrow. */
 export interface Audience {
   role: string | null;
   filters: string | null;
@@ -31,11 +32,11 @@ export interface JudgedChange {
   row: RecordRow;
   /** ISO 8601. */
   at: string;
-  /** The deletion of a record without values: no condition can be judged, and who may see all records is shown it. */
+  /** The deletion of a record without values: no condition can be judged, and only roles that may see all records are shown it. */
   isErased?: boolean;
 }
 
-/** A role as it reads: with its rights and without an identity. */
+/** A caller with the rights of a role and without an identity. */
 function callerOf(
   tenant: Tenant,
   name: string | null,
@@ -46,10 +47,10 @@ function callerOf(
   return { ...identity, tenant, role: name, rights, isTenantAdmin, triggeredBy: 'system' };
 }
 
-/** What follows from the definitions and roles alone, and is kept as long as these are. */
+/** Values derived from the definitions and roles only, and kept as long as those are. */
 interface Derived {
   callers: Map<string | null, TenantCaller>;
-  /** By role, entity and time where that matters; null when the role's condition no longer fits the entity. */
+  /** By role, entity and, where it matters, time; null when the role's condition no longer fits the entity. */
   scopes: Map<string, AccessScope | null>;
   conditions: Map<string, Expression | null>;
 }
@@ -64,7 +65,7 @@ function derivedOf(catalog: Catalog, roles: TenantRoles): Derived {
   return derived;
 }
 
-/** Judges changes for subscriptions, with the definitions and rights of the time it was made. For one batch. */
+/** Judges changes for subscriptions, with the definitions and rights at the time it was created. Create one for each batch. */
 export class Judge {
   readonly #evaluator: Evaluator;
   readonly #derived: Derived;
@@ -83,7 +84,7 @@ export class Judge {
     return new Judge(app, tenant, await catalogOf(app, tenant), await rolesOf(app, tenant));
   }
 
-  /** The key of a cursor for whoever has the rights of the subscription's role. */
+  /** A key of the role's rights: a cursor that carries it works for any caller with these rights. */
   rightsKeyOf({ role }: Audience): string {
     return keyOfRights(this.#callerOf(role).rights);
   }
@@ -98,8 +99,8 @@ export class Judge {
   }
 
   /**
-   * Why changes cannot be judged for the subscription: a condition does not fit the definitions any more. Null when they can
-   * be; of one entity, or of all that the subscription is for.
+   * Why changes cannot be judged for the subscription: a condition no longer fits the definitions. Null when they can be judged. Checks one
+   * entity, or all entities of the subscription.
    */
   faultOf(audience: Audience & { entity_id: string }, entity?: Entity, now = ANY_TIME): string | null {
     const { role, filters, entity_id: ownId } = audience;
@@ -119,7 +120,7 @@ export class Judge {
     return `the filters no longer fit what the subscription may see of ${entity.name}`;
   }
 
-  /** Whether the subscription's role may see the change, now. */
+  /** Whether the subscription's role may see the change with its current rights. */
   async isVisible({ role }: Audience, entity: Entity, { row, at, isErased = false }: JudgedChange): Promise<boolean> {
     if (role === null) return true;
     if (!allows(this.#callerOf(role).rights, 'read', entity.name)) return false;
@@ -167,7 +168,7 @@ export class Judge {
 const ANY_TIME = new Date(0);
 const KEPT = 5_000;
 
-/** What does not fit the definitions any more shows nothing. */
+/** A condition that no longer fits the definitions shows nothing. */
 function remembered<V>(known: Map<string, V | null>, key: string, make: () => V): V | null {
   const found = known.get(key);
   if (found !== undefined) return found;
@@ -195,14 +196,14 @@ function ownCondition(text: string, scope: AccessScope): Expression {
   );
 }
 
-/** The input of a subscription's audience; undefined where a change leaves it as it is. */
+/** The input for a subscription's audience; an undefined member stays as it is. */
 export interface AudienceInput {
   role?: string | null | undefined;
   filters?: string | null | undefined;
   fields?: readonly string[] | null | undefined;
 }
 
-/** The audience with what the input changes, as it is stored, and what is wrong with it. `entity` is null for all entities. */
+/** The audience with the changes of the input, as it is stored, and the problems of it. `entity` is null for all entities. */
 export function audienceFrom(
   { tenant, catalog, roles }: { tenant: Tenant; catalog: Catalog; roles: TenantRoles },
   entity: Entity | null,

@@ -1,6 +1,6 @@
-// What a subscription sends of a change: the record with the fields that it shows, and what it includes besides: the record
-// before an update, within what its role may see, and the cursor of the feed after the change. The cursor belongs to nobody:
-// it goes on for whoever has the rights of the subscription's role.
+// What a subscription sends for a change: the record with the fields that the subscription shows. It may also include the record before an
+// update, within what its role may see, and the cursor of the feed after the change. The cursor has no owner: any caller with the rights
+// of the subscription's role may continue from it.
 // Contract: decisions#webhooks-for-others, feed#cursors.
 import type { App } from '../app.ts';
 import type { Entity, Field } from '../entities/field.ts';
@@ -15,7 +15,7 @@ import { payloadOf } from './transport/payload.ts';
 export const INCLUDES = ['previous', 'cursor'] as const;
 export type Include = (typeof INCLUDES)[number];
 
-/** What a subscription sends; one that narrows nothing and includes nothing sends the payload of the contract. */
+/** What a subscription sends. A subscription that narrows nothing and includes nothing sends the payload of the contract. */
 export interface Content {
   audience: Audience;
   include: readonly Include[] | null;
@@ -56,8 +56,8 @@ export async function bodyOf(
 }
 
 /**
- * Following from it shows what has a higher number, and what was not committed when this is called: nothing that is committed
- * after the request is missed.
+ * A reader that follows from this cursor sees changes with a higher number, and changes that were not committed when this is called: it
+ * misses nothing that is committed after the request.
  */
 async function cursorAfter(app: App, { tenantId, seq, at }: SentChange, rightsKey: string): Promise<string> {
   const head = await feedHeadsOf(app).take();

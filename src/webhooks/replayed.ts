@@ -1,6 +1,6 @@
-// Which deliveries of a subscription a replay sends again: those of changes in a span of time, or of those that come after a
-// position in the feed, that have failed, or have been delivered too. Deliveries have no transaction: whether a change comes
-// after a position is looked up in its event.
+// Selects the deliveries of a subscription that a replay sends again: deliveries of changes in a span of time, or of changes after a
+// position in the feed; only failed ones, or delivered ones too. A delivery has no transaction number, so its event shows whether a
+// change comes after a position.
 // Contract: decisions#replay.
 import { type FeedPosition, floorOf, isAfter } from '../events/feed.ts';
 import { lowestIdAt } from '../runtime/ids.ts';
@@ -14,10 +14,10 @@ export interface ReplaySpan {
   isOfFailed: boolean;
 }
 
-/** What is committed after a position began at most so long before it. */
+/** A transaction that commits after a position began at most this long before the position. */
 const TRANSACTION_MS = 3_600_000;
 
-/** From when on there may be changes after a position. */
+/** The earliest time of changes after a position. */
 export function startOf({ at }: FeedPosition): string {
   return new Date(Math.max(0, (at ?? 0) - TRANSACTION_MS)).toISOString();
 }

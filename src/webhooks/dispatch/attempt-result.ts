@@ -12,9 +12,9 @@ export const GONE = 410;
 
 export interface AttemptResult extends PostResult {
   delivery: ClaimedDelivery;
-  /** `aborted`, by a shutdown or because it cannot be told what to send, is no attempt: the claim is released. */
+  /** `aborted` (by a shutdown, or because it is unknown what to send) is no attempt: the claim is released. */
   state: 'delivered' | 'failed' | 'pending' | 'aborted';
-  /** Until the next attempt of a pending delivery. */
+  /** The delay until the next attempt of a pending delivery. */
   retryMs: number;
   /** When the attempt began, since the epoch, and how long it took. */
   startedAtMs?: number;

@@ -1,6 +1,6 @@
-// Metrics of what the dispatcher still has to send: the number of pending deliveries of active subscriptions and tenants,
-// and the age of the oldest. Both are exact up to `countedMax` pending deliveries. Beyond, the number is Postgres's estimate
-// for all subscriptions, and the oldest is the one that is due for longest: so neither reads more, however many there are.
+// Metrics of the dispatcher's backlog: the number of pending deliveries of active subscriptions and tenants, and the age of the
+// oldest. Both are exact up to `countedMax` pending deliveries. Beyond, the number is Postgres's estimate for all subscriptions, and
+// the oldest is the delivery that has been due for longest. So the cost of a read is bounded, however many deliveries there are.
 // Contract: neighbours#who-does-what.
 import type { App } from '../../app.ts';
 import { LIMITS } from '../../limits.ts';

@@ -1,5 +1,5 @@
-// Changes that are judged for subscriptions, as statements return them: the event of a delivery's row, and what a subscription
-// is judged by. The values of an event that is no longer kept are null.
+// Changes that are judged for subscriptions, as statements return them: the event of a delivery's row, and the columns by which a
+// subscription is judged. The values of an event that is no longer kept are null.
 // Contract: decisions#webhooks-for-others.
 import type { RecordEventType } from '../../events/event.ts';
 import { type Sql, sql } from '../../runtime/sql.ts';
@@ -19,7 +19,7 @@ export interface Change {
   updated_by: string | null;
 }
 
-/** The columns of a Change but for its entity, of a delivery `d` and its event `e`. */
+/** The columns of a Change, except its entity, from a delivery `d` and its event `e`. */
 export const CHANGE_COLUMNS: Sql = sql`d.record_id, d.event_at, e.version, e.data, e.erased_at, e.created_at, e.updated_at, e.created_by,
   e.updated_by`;
 
@@ -40,7 +40,7 @@ export interface Judging extends Audience {
   updated_at: string;
 }
 
-/** The columns of a Judging, of a subscription `s`. */
+/** The columns of a Judging, from a subscription `s`. */
 export const JUDGING_COLUMNS: Sql = sql`s.id, s.entity_id, s.event_types, s.role, s.filters, s.field_ids, s.is_active,
   s.updated_at`;
 

@@ -1,7 +1,7 @@
-// Whose claims are whose: a claim's id names its process (owned-ids.ts). The claims of a
-// process that has no connections any more are released, so that a healthy receiver need not wait for the leases of a dead
-// process. A process is given up when it is missing in two reads, or in all of them for a while after an outage of the
-// database, because the others may take as long as that to connect again. What was in flight is sent again (at least once).
+// Finds out which process holds a claim: the id of a claim names its process (owned-ids.ts). The claims of a process that has no
+// connection any more are released, so a healthy receiver does not wait until the leases of a dead process end. A process counts as
+// dead when it is missing in two reads. After an outage of the database it must be missing in all reads for a while, because processes
+// may take that long to reconnect. Deliveries that were in flight are sent again (at least once).
 // Contract: decisions#deliveries, decisions#guarantees.
 import type { App } from '../../app.ts';
 import { isOfNone } from '../../runtime/owned-ids.ts';
@@ -10,7 +10,7 @@ import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { IS_PENDING } from './pending.ts';
 
 const CHECK_MS = 500;
-/** How long processes may take to connect again after an outage: the longest pause of a worker, and some time to connect. */
+/** How long processes may take to reconnect after an outage: the longest pause of a worker, and some time to connect. */
 const RECONNECT_MS = 20_000;
 
 /** `onReleased` is called for each subscription with a delivery whose claim was released. */
@@ -25,11 +25,11 @@ export function startReleasingClaims(app: App, onReleased: (subscriptionId: stri
 }
 
 export class ClaimOwners {
-  /** As last read. */
+  /** The connected processes, as last read. */
   #connected: readonly string[] | undefined;
-  /** Those that were alive when claims were last released. */
+  /** The processes that were alive when claims were last released. */
   #checked: ReadonlySet<string> | undefined;
-  /** Until when a missing process may still connect again. */
+  /** The time until which a missing process may still reconnect. */
   #patientUntil = 0;
 
   constructor(private readonly app: App) {}
@@ -50,7 +50,7 @@ export class ClaimOwners {
   /** The processes that are or may be alive; undefined when that is not known. */
   async #alive(): Promise<ReadonlySet<string> | undefined> {
     const { db, config } = this.app;
-    // The embedded database has one process at a time: any other was before this one.
+    // The embedded database has one process at a time: any other process was an earlier one.
     if (config.databaseUrl === null) return this.#checked ?? new Set([db.id]);
     let connected: string[];
     try {

@@ -1,6 +1,7 @@
-// Claims deliveries in Postgres under a lease that outlasts the attempt: processes share the work, and the claims of
-// a dead process end with its connections (claim-owners.ts), at the latest with their lease. The lock of the subscription's row serializes the claims of one subscription.
-// There are no claims for inactive subscriptions and suspended tenants. Contract: decisions#deliveries.
+// Claims deliveries in Postgres under a lease that outlasts the attempt, so that processes share the work. The claims of a dead
+// process end with its connections (claim-owners.ts), or with their lease at the latest. The lock on the subscription's row serializes
+// the claims of one subscription. Deliveries of inactive subscriptions and suspended tenants are not claimed. Contract:
+// decisions#deliveries.
 
 import type { App } from '../../app.ts';
 import { catalogWithin, loadCatalog } from '../../entities/catalog.ts';
@@ -35,7 +36,7 @@ export interface ClaimedDelivery {
   tenantId: string;
   eventId: string;
   type: RecordEventType;
-  /** Of the request that caused the change, as events keep it. */
+  /** The trace of the request that caused the change, as events keep it. */
   trace: string | null;
   attempts: number;
   /** Attempts since the last manual redelivery: these count against the retry limit. */
@@ -45,13 +46,13 @@ export interface ClaimedDelivery {
   url: string;
   /** The newest first. */
   secrets: readonly string[];
-  /** Otherwise the body is stored with the first result. */
+  /** If false, the body is stored with the first result. */
   isBodyStored: boolean;
   /** Inserted as claimed (inline-deliveries.ts). */
   isInline: boolean;
   /** About an imaginary record. */
   isTest: boolean;
-  /** For a subscription with a content of its own: the event, from which the attempt renders the body. */
+  /** Set for a subscription that does not send the usual payload: the event from which the attempt renders the body. */
   source: BodySource | null;
 }
 
@@ -65,7 +66,7 @@ export interface BodySource extends Pick<SentChange, 'row' | 'before' | 'at' | '
 
 export interface Claim {
   claimed: ClaimedDelivery[];
-  /** Later claims for the deliveries that this one leaves; nothing else schedules them. */
+  /** Later claims for the deliveries that this claim leaves; nothing else schedules them. */
   rechecks: Recheck[];
 }
 
@@ -90,7 +91,7 @@ type LockedSubscription = ClaimRequest & {
 };
 type Locked = ReadonlyMap<string, LockedSubscription>;
 
-/** Claims deliveries that are due, as many as `inFlight`, a plan of its own, has places for. */
+/** Claims due deliveries, as many as `inFlight` has places for. The caller passes a copy, which this call changes. */
 export async function claimPending(app: App, requests: readonly ClaimRequest[], inFlight: InFlight): Promise<Claim> {
   return app.db.begin(async (tx) => {
     const locked = await lockSubscriptions(tx, requests);
@@ -150,7 +151,7 @@ async function findLockedElsewhere(tx: Tx, requests: readonly ClaimRequest[], lo
   return rows.map(({ id }) => id);
 }
 
-/** Applies the tenant's limit over all processes, and the places in this one. */
+/** Applies the tenant's limit over all processes, and the places in this process. */
 function withinLimits(ready: readonly PendingRow[], locked: Locked, inFlight: InFlight): Set<PendingRow> {
   const counts = new Map<string, number>();
   const taken = new Set<PendingRow>();
@@ -169,7 +170,7 @@ function tenantsOf(locked: Locked): ReadonlyMap<string, Tenant> {
   return new Map([...locked].map(([id, { tenant }]) => [id, tenant]));
 }
 
-/** Claims those that have not changed since they were read: the values that they were read with may have been erased. */
+/** Claims the deliveries that have not changed since they were read: a change may have erased the values that were read. */
 async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked: Locked): Promise<ClaimedDelivery[]> {
   if (rows.length === 0) return [];
   const claimId = newOwnedId(app.db.id);

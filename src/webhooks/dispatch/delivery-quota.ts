@@ -1,7 +1,7 @@
-// The quota of deliveries in a UTC day. A delivery counts when it is claimed for its first attempt, in the transaction of
-// the claim. It counts once: not again when it is retried, or claimed again after its process died. Deliveries beyond the quota
-// wait for the next day, or until the quota is raised (quota-release.ts); those of one record stay in order, because later ones
-// wait for the first.
+// The quota of deliveries in a UTC day. A delivery counts when it is claimed for its first attempt, in the transaction of the claim.
+// It counts once: not again when it is retried, or claimed again after its process died. Deliveries beyond the quota wait for the next
+// day, or until the quota is raised (quota-release.ts). Deliveries of one record stay in order, because the later ones wait for the
+// first.
 // Contract: neighbours#usage-and-quotas, decisions#deliveries.
 import type { App } from '../../app.ts';
 import { inputRows, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
@@ -18,7 +18,7 @@ export function isLimited(tenant: Tenant | undefined): boolean {
   return tenant?.quotas.deliveriesPerDay !== undefined;
 }
 
-/** Counts first attempts and postpones those beyond the quota of their tenant. `tenants` is by subscription. */
+/** Counts first attempts, and postpones deliveries beyond the quota of their tenant. `tenants` is by subscription. */
 export async function withinQuotas(
   app: App,
   tx: Tx,
@@ -39,12 +39,12 @@ export async function withinQuotas(
   return { admitted: rows.filter((row) => !refused.has(row)), waiting: await postpone(tx, [...refused]) };
 }
 
-/** Not one that has been claimed before without a result, by a process that died: it has been counted. */
+/** Excludes a delivery that a dead process claimed and left without a result: it has already been counted. */
 function isUncountedFirst(row: PendingRow): boolean {
   return row.attempt_count === row.attempts_before && !row.is_counted;
 }
 
-/** Counts as many of `wanted` deliveries as fit; resolves to their number. */
+/** Counts as many of the `wanted` deliveries as the quota admits; resolves to their number. */
 async function count(app: App, tx: Tx, { id, quotas }: Tenant, wanted: number): Promise<number> {
   const limit = quotas.deliveriesPerDay ?? Number.POSITIVE_INFINITY;
   const day = utcDay(Date.now());
@@ -82,7 +82,7 @@ async function postpone(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]>
   return ids.map((subscriptionId) => ({ subscriptionId, inMs: untilTomorrowMs }));
 }
 
-/** A condition: the tenant's quota, as it is now, admits no further delivery today. */
+/** A condition: the tenant's current quota admits no further delivery today. */
 export function isUsedUp(tenantId: string): Sql {
   return sql`exists (
     select from platform.tenants as t

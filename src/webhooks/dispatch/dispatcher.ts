@@ -35,15 +35,15 @@ import { startAttempt } from './traced-attempt.ts';
 import { InFlightWindows } from './window.ts';
 
 const POLL_MS = 500;
-/** Between two searches for overdue deliveries. */
+/** The interval between two searches for overdue deliveries. */
 const OVERDUE_POLL_MS = 10 * 60_000;
 /** How many subscriptions one round claims deliveries for. */
 const ROUND_SUBSCRIPTIONS = 64;
-/** A subscription whose tenant has no free place is claimed for at the next multiple of this: all such claims of a while are one. */
+/** When a tenant has no free place, its next claim is at a multiple of this, so that several such claims become one. */
 const NO_PLACE_MS = 250;
 /** How often a round that load shedding is delaying checks whether it may begin. */
 const SHEDDING_POLL_MS = 5;
-/** Until a delivery is tried again whose body could not be made. */
+/** The delay until a delivery whose body could not be made is tried again. */
 const UNPREPARED_RETRY_MS = 1_000;
 /** The part of SHUTDOWN_TIMEOUT_MS that attempts in flight may take. */
 const SHUTDOWN_SHARE = 0.25;
@@ -64,7 +64,7 @@ export class Dispatcher {
   readonly #held: HeldDeliveries;
   #worker!: Worker;
   #fanOutWorker!: Worker;
-  /** What else runs beside the claims. */
+  /** Other workers that run beside the claims. */
   #others: readonly Worker[] = [];
 
   private constructor(private readonly app: App) {
@@ -157,7 +157,7 @@ export class Dispatcher {
     this.#connections.close();
   }
 
-  /** False when the claim must wait: for a place of the tenant, a failing receiver's turn, or the subscription's window. */
+  /** False when the claim must wait for a place of the tenant, for a failing receiver's turn, or for the subscription's window. */
   #mayClaim(subscriptionId: string): boolean {
     const now = Date.now();
     const tenantId = this.#schedule.tenantOf(subscriptionId);
@@ -211,7 +211,7 @@ export class Dispatcher {
     return result;
   }
 
-  /** The database did not answer: nothing was sent, and it is no attempt. */
+  /** The result when the database did not answer: nothing was sent, and it does not count as an attempt. */
   #unprepared(delivery: ClaimedDelivery, error: unknown): AttemptResult {
     this.app.log.warn('a webhook delivery could not be prepared yet', { delivery: delivery.id, error });
     return { delivery, status: null, error: null, state: 'aborted', retryMs: UNPREPARED_RETRY_MS };

@@ -1,21 +1,21 @@
-// Which subscriptions are due for a claim, and which will be and when. What one call costs does not grow with the number of
-// subscriptions, of which a thousand tenants may have a million. Without a clock of its own.
+// Which subscriptions are due for a claim, and when the others will be. The cost of a call does not grow with the number of
+// subscriptions: a thousand tenants may have a million. Uses no clock of its own.
 // Times are milliseconds since the epoch. Contract: neighbours#fair-shares.
 import { TimeHeap } from '../../runtime/time-heap.ts';
 
 const TIMES_PER_SUBSCRIPTION = 32;
 
 export class DueSubscriptions {
-  /** Times to come by subscription, ascending: an early claim does not replace a later one. */
+  /** Future times by subscription, ascending: an early claim does not replace a later one. */
   readonly #times = new Map<string, readonly number[]>();
-  /** Each subscription of `#times` by the first of them. */
+  /** Each subscription of `#times`, by its first time. */
   readonly #next = new TimeHeap();
-  /** Those whose time has come, by tenant: the tenant whose turn it is first, and the longest waiting first. */
+  /** Due subscriptions by tenant: first the tenant whose turn it is, and within a tenant first the one that has waited longest. */
   readonly #ready = new Map<string, Set<string>>();
-  /** The tenants that those in `#ready` are listed under. */
+  /** The tenant under which each subscription in `#ready` is listed. */
   readonly #listed = new Map<string, string>();
 
-  /** `tenantOf` may not know a subscription yet; it then has turns of its own. */
+  /** If `tenantOf` does not know a subscription yet, the subscription has turns of its own. */
   constructor(private readonly tenantOf: (subscriptionId: string) => string | undefined) {}
 
   add(subscriptionId: string, atMs: number): void {
@@ -29,12 +29,12 @@ export class DueSubscriptions {
     return (this.#times.get(subscriptionId)?.[0] ?? Number.POSITIVE_INFINITY) <= nowMs;
   }
 
-  /** When the next one is due: 0 when one is already, infinite when there is none. */
+  /** When the next subscription is due: 0 if one is due already, infinite if there is none. */
   get nextAt(): number {
     return this.#ready.size > 0 ? 0 : this.#next.firstAt;
   }
 
-  /** Takes at most `limit` that are due, of each tenant in turn. */
+  /** Takes at most `limit` due subscriptions, from the tenants in turn. */
   take(limit: number, nowMs: number): string[] {
     while (this.#next.firstAt <= nowMs) this.#list(this.#next.first as string, nowMs);
     const taken: string[] = [];
@@ -50,7 +50,7 @@ export class DueSubscriptions {
     return taken;
   }
 
-  /** Its times until now become a place among those that are due. */
+  /** Lists the subscription among the due ones, and drops its times up to now. */
   #list(subscriptionId: string, nowMs: number): void {
     const times = this.#times.get(subscriptionId) ?? [];
     this.#setTimes(
@@ -77,7 +77,7 @@ export class DueSubscriptions {
   }
 }
 
-/** The first of some. */
+/** The first item; there must be one. */
 function first<T>(items: Iterable<T>): T {
   for (const item of items) return item;
   throw new RangeError('there is none');

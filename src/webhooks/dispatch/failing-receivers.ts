@@ -1,16 +1,16 @@
-// Receivers whose last attempt failed. A receiver that refuses at once costs as much as one that accepts, again and again for
-// each delivery that waits for it. While other tenants are active, a tenant's attempts at failing receivers are paced: with
-// 800,000 deliveries to a closed port, another tenant's calls waited for 9 ms in the middle and 76 ms at p99, without the
-// backlog 2 and 8. An attempt that succeeds ends it for that receiver. Times are milliseconds since the epoch.
+// Receivers whose last attempt failed. A receiver that refuses at once costs as much as one that accepts, again for each delivery that
+// waits for it. So while other tenants are active, a tenant's attempts at failing receivers are throttled. With 800,000 deliveries to
+// a closed port, another tenant's calls waited for 9 ms (p50) and 76 ms (p99); without the backlog, 2 and 8. An attempt that succeeds
+// ends the throttling for its receiver. Times are milliseconds since the epoch.
 // Contract: neighbours#fair-shares.
 import { SharePaces } from '../../runtime/pace.ts';
 import type { ClaimedDelivery } from './claim.ts';
 
 type Delivery = Pick<ClaimedDelivery, 'subscriptionId' | 'tenantId'>;
 
-/** Failed attempts of one tenant on this process. */
+/** The rate of failed attempts of one tenant on this process. */
 const PACE = { perSecond: 100, burst: 500, waitMaxMs: 10_000 };
-/** Subscriptions remembered; the one that has failed for longest is forgotten first. */
+/** How many subscriptions are remembered; the one that has failed for longest is forgotten first. */
 const KEPT = 10_000;
 
 export class FailingReceivers {

@@ -1,8 +1,8 @@
-// Makes the deliveries of subscriptions that judge changes first (audience.ts). A writer inserts one row for all of them, under
-// the entity's id; here each change is judged for each of them, and those that it is for get a delivery in the row's place. So a
-// writer pays the same for one such subscription as for a thousand, and a change that is for none leaves nothing behind.
-// Several processes may judge the same changes: only the one that deletes a row inserts its deliveries. Rows are replaced in the
-// order of the changes, each batch at once, so that no delivery of a record comes after a later one's.
+// Makes the deliveries of subscriptions for which changes must be judged first (audience.ts). A writer inserts one row for all of
+// them, under the entity's id. Here each change is judged for each subscription, and the row is replaced by a delivery for each one
+// that matches. So a writer pays the same for one such subscription as for a thousand, and a change that matches none leaves nothing
+// behind. Several processes may judge the same changes: only the process that deletes a row inserts its deliveries. Rows are replaced
+// in the order of the changes, one batch at a time, so the deliveries of a record keep their order.
 // Contract: decisions#webhooks-for-others, neighbours#fair-shares.
 import type { App } from '../../app.ts';
 import { forgetCatalog } from '../../entities/catalog.ts';
@@ -18,10 +18,10 @@ import { type Change, changeOf, type Judging } from './changes.ts';
 import { HELD, HELD_MS, type HeldDeliveries } from './held.ts';
 import { judgingOf, meantBy } from './judged.ts';
 
-/** Changes and bytes that one batch judges. */
+/** The most changes and bytes that one batch judges. */
 const BATCH_CHANGES = 1_000;
 const BATCH_BYTES = 4_194_304;
-/** Ends a batch early, in milliseconds, so that what has been judged need not wait. */
+/** Ends a batch early, in milliseconds, so that judged changes do not have to wait. */
 const BATCH_MS = 500;
 const TENANTS_KNOWN = 10_000;
 /** Tenants whose changes are judged at once. */
@@ -33,12 +33,12 @@ interface Candidate extends Change {
   type: RecordEventType;
 }
 
-/** A subscription that a change is for; held when that cannot be told. */
+/** A subscription that a change matches; held when it cannot be decided whether it matches. */
 type Match = [candidateId: string, subscriptionId: string, isHeld: boolean];
 
 export class FanOut {
   readonly #due = new Set<string>();
-  /** Tenants without subscriptions that judge changes: their transactions cost nothing here. */
+  /** Tenants without such subscriptions: their transactions cost nothing here. */
   readonly #without = new Set<string>();
   #invalidations = 0;
   #sweepAt = 0;
@@ -63,7 +63,7 @@ export class FanOut {
     this.wake();
   }
 
-  /** One batch of each of some tenants. Resolves to the number of changes judged. */
+  /** Judges one batch for each of some tenants. Resolves to the number of changes judged. */
   async once(): Promise<number> {
     if (Date.now() >= this.#sweepAt) await this.#sweep();
     const tenants = [...this.#due].slice(0, TENANTS_AT_ONCE);
@@ -72,7 +72,7 @@ export class FanOut {
       tenants.map(async (tenantId) => {
         try {
           const { judged, hasMore } = await forTenant(tenantId, () => this.#judge(tenantId));
-          // Behind the others.
+          // Queued behind the other tenants.
           if (hasMore) this.#due.add(tenantId);
           return judged;
         } catch (error) {
@@ -100,7 +100,7 @@ export class FanOut {
     this.wake();
   }
 
-  /** Finds what a lost notice or a killed process has left. */
+  /** Finds changes that a lost notice or a killed process has left. */
   async #sweep(): Promise<void> {
     const rows = await this.app.db.rows<{ tenant_id: string }>(sql`
       select distinct tenant_id from platform.webhook_subscriptions where is_judged`);
@@ -115,11 +115,11 @@ export class FanOut {
     if (tenant === null) return none;
     const { rows: candidates, isAll } = await this.#candidates(tenantId);
     if (candidates.length === 0) return none;
-    // Read after the changes: every subscription that a change counted with is among them.
+    // Read after the changes, so that every subscription for which a writer inserted a row is among them.
     const subscriptions = await judgingOf(this.app, tenantId);
     let judge = await Judge.of(this.app, tenant);
     if (candidates.some(({ entity_id: id }) => !judge.catalog.byId.has(id))) {
-      // Newer than this process's copy of the definitions, or dropped.
+      // The entity is newer than this process's copy of the definitions, or dropped.
       forgetCatalog(this.app, tenant);
       judge = await Judge.of(this.app, tenant);
     }
@@ -141,12 +141,12 @@ export class FanOut {
       select from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid and is_judged limit 1`);
     if (found !== undefined) return true;
     if (this.#without.size >= TENANTS_KNOWN) this.#without.clear();
-    // One created meanwhile may have been missed.
+    // A subscription that was created meanwhile may have been missed.
     if (this.#invalidations === invalidations) this.#without.add(tenantId);
     return false;
   }
 
-  /** The oldest changes that wait, without the values of those that no longer fit the batch. */
+  /** The oldest waiting changes, without the values of changes that no longer fit the batch. */
   async #candidates(tenantId: string): Promise<{ rows: Candidate[]; isAll: boolean }> {
     const found = await this.app.db.rows<Candidate & { is_within: boolean }>(sql`
       with candidate as materialized (
@@ -181,7 +181,7 @@ export class FanOut {
     return { rows, isAll: rows.length === found.length && found.length < BATCH_CHANGES };
   }
 
-  /** Replaces the rows that are still there by the deliveries of those that match. */
+  /** Replaces the rows that still exist by deliveries for the subscriptions that match. */
   async #replace(tenantId: string, judged: readonly Candidate[], matches: readonly Match[]): Promise<void> {
     const ids = judged.map((row) => [row.entity_id, row.id]);
     const input =
@@ -215,7 +215,7 @@ export class FanOut {
     for (const id of new Set(made.map((row) => row.subscription_id))) this.onMade(id, tenantId);
   }
 
-  /** The subscriptions that the change is for. */
+  /** The subscriptions that the change matches. */
   async #matchesOf(judge: Judge, candidate: Candidate, subscriptions: readonly Judging[]): Promise<Match[]> {
     const entity = judge.catalog.byId.get(candidate.entity_id);
     const change = changeOf(candidate);

@@ -1,5 +1,5 @@
-// How subscriptions fare: whether the last attempt of each succeeded, since when all have failed, and the last error.
-// Failures and the first success after them are stored with their results; further successes at intervals only, so that a
+// The health of subscriptions: whether the last attempt of each succeeded, since when all attempts have failed, and the last error.
+// Failures and the first success after them are stored with their results; further successes are stored at intervals only, so a
 // healthy subscription costs nothing. A receiver that answers 410, or fails for days, makes its subscription inactive.
 // Times are milliseconds. Contract: decisions#health-of-subscriptions.
 import type { App } from '../../app.ts';
@@ -8,7 +8,7 @@ import { inputRows, sql, type Tx } from '../../runtime/sql.ts';
 import { disableSubscription } from '../subscriptions/disable.ts';
 import { type AttemptResult, GONE } from './attempt-result.ts';
 
-/** Between two notes of a subscription's successes, by one process. */
+/** The interval at which one process stores a subscription's successes. */
 const SUCCESS_MS = 10_000;
 const SUBSCRIPTIONS_KNOWN = 10_000;
 
@@ -51,7 +51,7 @@ export class HealthLog {
     metrics.counter('svc_webhook_disabled_total', 'Webhook subscriptions disabled.', () => this.#disabled);
   }
 
-  /** Stores the state of subscriptions, in the transaction of the results. The caller calls what it resolves to after the commit. */
+  /** Stores the state of subscriptions, in the transaction of the results. Resolves to a function to call after the commit. */
   async store(tx: Tx, results: readonly AttemptResult[]): Promise<() => Promise<void>> {
     const summaries = this.#due(results);
     if (summaries.size === 0) return async () => undefined;
@@ -89,7 +89,7 @@ export class HealthLog {
     return () => this.#onStored(noted, summaries);
   }
 
-  /** What must be stored, by subscription. */
+  /** The changes to store, by subscription. */
   #due(results: readonly AttemptResult[]): Map<string, Summary> {
     const summaries = new Map<string, Summary>();
     for (const { state, error, status, delivery, isUnsent } of results) {

@@ -1,8 +1,8 @@
-// Held deliveries: of changes that cannot be judged, because a condition of the subscription no longer fits the definitions, or
-// its role is gone. They wait, as pending, and are judged again once a role or a definition has changed, and at intervals: then
-// they are sent in their order, or dropped when the change is not for the subscription. A subscription whose deliveries have been
-// held for days is disabled, so that they do not grow without limit. A log line says when a subscription begins to hold, and when
-// it fits again. Tenants are served in slices, however many deliveries one has held.
+// Held deliveries: their changes cannot be judged, because a condition of the subscription no longer fits the definitions, or its role is
+// gone. They wait, as pending, and are judged again once a role or a definition has changed, and at intervals. Then they are sent in
+// their order, or dropped when the change does not match the subscription. A subscription whose deliveries have been held for days is
+// disabled, so that they do not grow without limit. A log line says when a subscription begins to hold deliveries, and when its condition
+// fits again. Tenants are served in slices, however many deliveries a tenant has held.
 // Contract: decisions#webhooks-for-others, decisions#health-of-subscriptions, neighbours#fair-shares.
 import type { App } from '../../app.ts';
 import { eventSize } from '../../events/event.ts';
@@ -18,7 +18,7 @@ import { CHANGE_COLUMNS, type Change, changeOf, EVENT_OF_DELIVERY, JUDGING_COLUM
 
 /** The `error` of a held delivery. */
 export const HELD = 'waits: a condition of the subscription no longer fits';
-/** Until when it is due, so that nothing claims it. */
+/** How far in the future a held delivery is due, so that nothing claims it. */
 export const HELD_MS = 36_525 * 86_400_000;
 /** A condition of held deliveries `d`. */
 export const IS_HELD = raw(`d.status = 'pending' and d.next_at > now() + interval '50 years'`);
@@ -37,9 +37,9 @@ interface Holding {
 }
 
 export class HeldDeliveries {
-  /** Subscriptions of which this process knows that they hold deliveries. */
+  /** The subscriptions that hold deliveries, as far as this process knows. */
   readonly #holding = new Set<string>();
-  /** By tenant, those that cannot be judged yet, or that failed: not looked at again before its next change, or after an interval. */
+  /** By tenant, subscriptions that cannot be judged yet, or that failed. They are skipped until a change of the tenant, or an interval. */
   readonly #aside = new Map<string, Set<string>>();
   readonly #slices = new TenantSlices<Holding>({
     tenantOf: ({ tenant_id: id }) => id,
@@ -65,14 +65,14 @@ export class HeldDeliveries {
     return worker;
   }
 
-  /** To be called when a delivery has been held. */
+  /** Call this when a delivery has been held. */
   noteHeld(subscription: string, reason: string): void {
     if (this.#holding.has(subscription)) return;
     this.#holding.add(subscription);
     this.app.log.warn('changes wait, because a webhook subscription cannot be judged', { subscription, reason });
   }
 
-  /** One round, in which held deliveries are judged again. Resolves to 0 when there is nothing more to do. */
+  /** Runs one round, in which held deliveries are judged again. Resolves to 0 when nothing is left to do. */
   async once(): Promise<number> {
     // One step into the index for each subscription, however many deliveries it has.
     const found = await this.app.db.rows<Holding>(sql`
@@ -93,7 +93,7 @@ export class HeldDeliveries {
   }
 
   async #serve({ id, tenant_id: tenantId }: Holding): Promise<void> {
-    // Another one after a change, so that what is judged before it does not count.
+    // A change replaces this set, so that verdicts from before the change are ignored.
     const aside = this.#aside.get(tenantId) ?? new Set();
     this.#aside.set(tenantId, aside);
     try {
@@ -105,7 +105,7 @@ export class HeldDeliveries {
     }
   }
 
-  /** False when the subscription must go on waiting. */
+  /** False when the deliveries of the subscription must continue to wait. */
   async #judge(id: string, tenantId: string): Promise<boolean> {
     const tenant = await tenantById(this.app, tenantId);
     const subscription = await this.app.db.first<Judging & { held_ms: number }>(sql`
@@ -125,7 +125,7 @@ export class HeldDeliveries {
     return fault === null;
   }
 
-  /** A batch: those that are for the subscription are due, the others are deleted. */
+  /** Releases one batch: deliveries that match the subscription become due, the others are deleted. */
   async #release(judge: Judge, subscription: Judging, tenantId: string): Promise<void> {
     const { id } = subscription;
     if (this.#holding.delete(id)) this.app.log.info('a webhook subscription can be judged again', { subscription: id });
@@ -151,7 +151,7 @@ export class HeldDeliveries {
     this.onReleased(id, tenantId);
   }
 
-  /** In the order in which they were held, which the index has; those of a record are sent in the order of its changes anyway. */
+  /** The oldest, in the order in which they were held, as in the index. Deliveries of a record are sent in the order of its changes anyway. */
   #oldest(isOwn: Sql): Promise<HeldRow[]> {
     return this.app.db.rows<HeldRow>(sql`
       select * from (
@@ -170,7 +170,7 @@ export class HeldDeliveries {
   }
 }
 
-/** What has been sent before was for the subscription: whether it is sent again is decided then. */
+/** A delivery with attempts has matched the subscription before. Whether it may be sent again is decided at the next attempt. */
 async function isMeant(judge: Judge, subscription: Judging, row: HeldRow): Promise<boolean> {
   if (row.attempt_count > 0) return true;
   const entity = judge.catalog.byId.get(row.entity_id);

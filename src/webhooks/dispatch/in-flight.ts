@@ -1,6 +1,6 @@
-// The attempts in flight of this process and the bytes of their bodies, by tenant. A tenant may have as many as are still
-// free, within its own limit: the more tenants wait for slow receivers, the fewer each has, and some places always stay
-// free for a tenant that has none. Contract: neighbours#fair-shares, decisions#deliveries.
+// The attempts in flight of this process, and the bytes of their bodies, by tenant. A tenant may have as many as are still free, within its
+// own limit: the more tenants wait for slow receivers, the fewer each tenant has, and some places always stay free for a tenant that has
+// none. Contract: neighbours#fair-shares, decisions#deliveries.
 import { LIMITS } from '../../limits.ts';
 
 interface Use {
@@ -22,11 +22,11 @@ export class InFlight {
     return plan;
   }
 
-  /** Whether the tenant may have another attempt in flight, with a body of so many bytes. */
+  /** Whether the tenant may have another attempt in flight, with a body of this many bytes. */
   admits(tenantId: string, bytes: number): boolean {
     const use = this.#byTenant.get(tenantId) ?? { attempts: 0, bytes: 0 };
     if (use.attempts >= Math.min(perTenant, perProcess - this.#total.attempts)) return false;
-    // A body is sent even if it alone is more than what is free.
+    // A body is sent even if it alone is larger than the free bytes.
     return (
       use.attempts === 0 || use.bytes + bytes <= Math.min(bytesPerProcess / 2, bytesPerProcess - this.#total.bytes)
     );

@@ -1,8 +1,7 @@
-// Inline deliveries: those of a new record, whose creation is always its first event. Before the record is created
-// this process reserves a slot of each subscription that has nothing in flight; the statement inserts those deliveries
-// as already claimed, and they are sent as soon as it has committed. At most half of the in-flight limits of a
-// tenant and the process are for inline deliveries. Measured: from write to webhook, p50 is 2.4 times that of a bare
-// insert and POST; through a claim, 6.5 times.
+// Inline deliveries: deliveries of a new record, whose creation is always its first event. Before the record is created, this process
+// reserves a slot of each subscription that has nothing in flight. The statement inserts those deliveries as already claimed, and they are
+// sent as soon as it has committed. Inline deliveries may use at most half of the in-flight limits of a tenant and of the process.
+// Measured: from write to webhook, the p50 is 2.4 times that of a bare insert and POST; through a claim, 6.5 times.
 // Contract: decisions#deliveries.
 
 import type { App } from '../../app.ts';
@@ -61,7 +60,7 @@ export class InlineDeliveries {
       const { event, type, entity } = committed;
       const body = payloadOf({ eventId: event.id, type, tenantId, at: event.at, row: event.row }, entity);
       for (const delivery of committed.deliveries) {
-        // Changes that are judged first (fan-out.ts).
+        // Subscriptions for which changes are judged first (fan-out.ts).
         if (delivery.subscriptionId === entity.id) continue;
         if (!delivery.isClaimed) {
           this.schedule.add(delivery.subscriptionId, Date.now());

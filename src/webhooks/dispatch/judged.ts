@@ -1,5 +1,5 @@
-// Which subscriptions a change is for, of those that judge changes first: when their deliveries are made, and in a dry run,
-// which only counts them.
+// Decides which subscriptions a change matches, among those for which changes must be judged first. Used when deliveries are made, and in a
+// dry run, which only counts them.
 // Contract: decisions#webhooks-for-others, trying#dry-runs.
 import type { App } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
@@ -11,21 +11,21 @@ import { tenantById } from '../../tenants/tenants.ts';
 import { Judge, type JudgedChange } from '../audience.ts';
 import { JUDGING_COLUMNS, type Judging } from './changes.ts';
 
-/** A subscription that a change is for. */
+/** A subscription that a change matches, or may match. */
 interface Meant {
   id: string;
-  /** Why that cannot be told yet; null when it can. */
+  /** Why it cannot be decided yet; null when the change matches. */
   fault: string | null;
 }
 
-/** The tenant's subscriptions that judge changes. */
+/** The tenant's subscriptions for which changes must be judged first. */
 export function judgingOf({ db }: App, tenantId: string): Promise<Judging[]> {
   return db.rows<Judging>(sql`
     select ${JUDGING_COLUMNS} from platform.webhook_subscriptions as s
     where s.tenant_id = ${tenantId}::uuid and s.is_judged`);
 }
 
-/** The subscriptions that the change is for, or may be for. */
+/** The subscriptions that the change matches, or may match. */
 export async function meantBy(
   judge: Judge,
   subscriptions: readonly Judging[],
@@ -38,7 +38,7 @@ export async function meantBy(
   const verdicts = new Map<string, boolean>();
   for (const subscription of subscriptions) {
     const concerns = subscription.entity_id === entity.id || subscription.entity_id === EVERY_ENTITY;
-    // One that was active at the time of the change: its deliveries wait.
+    // The deliveries of a subscription that was active at the time of the change wait for it to be active again.
     const isMeant = subscription.is_active || Date.parse(subscription.updated_at) >= Date.parse(change.at);
     if (!concerns || !isMeant || !subscription.event_types.includes(type)) continue;
     const fault = judge.faultOf(subscription, entity, new Date(change.at));

@@ -1,8 +1,8 @@
-// Load shedding: requests come before deliveries. Sending a delivery and storing its result cost the processor and the
-// database about as much as the write that caused it, but only the write has a client waiting. While nearly all
-// queries of this process wait for a database connection, its scarcest resource, claim rounds are spaced and small:
-// over a hundred deliveries a second are still sent, and the backlog follows at full speed afterwards. Under overload a
-// round is delayed by ROUND_MS at most, otherwise not at all. Times are milliseconds since the epoch.
+// Load shedding: requests come before deliveries. To send a delivery and store its result costs the processor and the database about
+// as much as the write that caused it, but only the write has a client waiting. While nearly all queries of this process wait for a
+// database connection, its scarcest resource, claim rounds are spaced and small. Over a hundred deliveries a second are still sent,
+// and the backlog follows at full speed afterwards. Under overload a round is delayed by ROUND_MS at most, otherwise not at all.
+// Times are milliseconds since the epoch.
 import { LIMITS } from '../../limits.ts';
 import type { Database } from '../../runtime/postgres.ts';
 
@@ -34,7 +34,7 @@ export class LoadShedding {
     return this.#waitingShare > OVERLOADED_SHARE && nowMs < this.#sampledAt + SAMPLE_VALID_MS;
   }
 
-  /** Begins a round; false when it is too early. */
+  /** Begins a round; false if it is too early for one. */
   tryBeginRound(nowMs: number): boolean {
     if (this.isOverloaded(nowMs) && nowMs < this.#roundAt + ROUND_MS) return false;
     this.#roundAt = nowMs;

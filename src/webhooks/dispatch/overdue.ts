@@ -1,6 +1,6 @@
-// Gives up deliveries whose last retry could not be made for a day: their receiver hangs, so that their turn never comes.
-// They fail with that reason, like those whose last retry has failed. Deliveries of inactive subscriptions and suspended
-// tenants wait without limit, and from their activation on a day begins anew.
+// Gives up deliveries whose last retry could not be made for a day, because their receiver hangs and their turn never comes. They fail with
+// that reason, like deliveries whose last retry has failed. Deliveries of inactive subscriptions and suspended tenants wait without limit;
+// when the subscription or tenant becomes active again, a new day begins.
 // Contract: decisions#health-of-subscriptions.
 import type { App } from '../../app.ts';
 import { LIMITS } from '../../limits.ts';

@@ -16,8 +16,8 @@ export interface ClaimRequest {
 }
 
 /**
- * A request for a subscription that is locked; `isNarrowed`: the body depends on the event, also when it is stored;
- * `isWithPrevious`: also on the record before the change.
+ * A request for a locked subscription. `isNarrowed`: the body depends on the event, even when a body is stored. `isWithPrevious`: it also
+ * depends on the record before the change.
  */
 export type LockedRequest = ClaimRequest & { tenant: Tenant; isNarrowed: boolean; isWithPrevious: boolean };
 
@@ -34,7 +34,7 @@ export function recheckIn(inMs: number, subscriptionIds: readonly string[]): Rec
 /** A due delivery with its event; `version` and `data` are null when the event is no longer kept. */
 export interface PendingRow {
   id: string;
-  /** Another one after each change of the delivery. */
+  /** Different after each change of the delivery. */
   row_version: string;
   subscription_id: string;
   tenant_id: string;
@@ -47,7 +47,7 @@ export interface PendingRow {
   body: string | null;
   /** About the bytes of the body, at least. */
   size: number;
-  /** The event was not read, because the others take as many bytes as one claim may read. */
+  /** The event was not read, because the other events already have as many bytes as one claim may read. */
   is_unread: boolean;
   is_blocked: boolean;
   /** As text, to the microsecond. */

@@ -1,6 +1,6 @@
-// Releases the deliveries that wait for the next day once the quota has changed: in parts, each of which is sent while others
-// still wait, until the day is used up again. The change of the quota leaves a row that the release deletes at its end, so that
-// another process goes on when this one dies: nothing else would release the rest.
+// Releases the deliveries that wait for the next day once the quota has changed. It works in batches, and a batch is sent while others
+// still wait, until the quota of the day is used up again. The change of the quota inserts a row that the release deletes at its end.
+// If this process dies, another process finds the row and continues: nothing else would release the rest.
 // Contract: neighbours#usage-and-quotas, neighbours#fair-shares.
 import type { App } from '../../app.ts';
 import { newId } from '../../runtime/ids.ts';
@@ -14,17 +14,17 @@ import { IS_PENDING } from './pending.ts';
 /** Seconds after which another process takes over. */
 const LEASE_S = 30;
 const POLL_MS = 10_000;
-/** Deliveries wait for the next day; later ones wait for something else. */
+/** A delivery that waits for the next day is due within this time; a later one waits for something else. */
 const WAITING_DAYS = 2;
 const LEASE = sql`now() + make_interval(secs => ${LEASE_S}::int)`;
 
-/** A release under way; one that another process has taken over, or that has begun again, ends. */
+/** A release in progress. It ends when another process has taken it over, or when it has been started again. */
 interface Release {
   tenantId: string;
   attempt: string;
 }
 
-/** In the transaction that changes the quota. Its caller goes on with `release` after the commit, or another process does. */
+/** Call this in the transaction that changes the quota. After the commit, the caller or another process continues with `release`. */
 export async function beginRelease(tx: Tx, tenantId: string): Promise<Release> {
   const attempt = newId();
   await tx.rows(sql`
@@ -33,7 +33,7 @@ export async function beginRelease(tx: Tx, tenantId: string): Promise<Release> {
   return { tenantId, attempt };
 }
 
-/** Goes on with releases whose process has died. */
+/** Continues releases whose process has died. */
 export function startReleases(app: App): Worker {
   return startWorker({ name: 'webhook releases', once: () => releaseOnce(app), pollMs: POLL_MS, log: app.log });
 }
@@ -53,11 +53,11 @@ export async function releaseOnce(app: App): Promise<number> {
   return 1;
 }
 
-/** Makes the deliveries due, also when the client has gone. */
+/** Makes the deliveries due, even if the client disconnects. */
 export async function release(app: App, { tenantId, attempt }: Release): Promise<void> {
   const isOwn = sql`tenant_id = ${tenantId}::uuid and attempt = ${attempt}::uuid`;
   await withoutSignal(async () => {
-    // The locks wait for claims that have read the old quota: none postpones anything by it from now on.
+    // The locks wait for claims that have read the old quota: from now on, no claim postpones anything because of it.
     const subscriptions = await app.db.slow.begin((tx) =>
       tx.rows<{ id: string }>(sql`
         select id from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid order by id for no key update`),
@@ -74,7 +74,7 @@ export async function release(app: App, { tenantId, attempt }: Release): Promise
   });
 }
 
-/** Those that a claim has postponed are due at the same time, and are released in one part. */
+/** Deliveries that one claim has postponed are due at the same time, and are released in one batch. */
 function waitingAfter(isWanted: Sql, subscription: { tenantId: string; id: string }, after: string | null): Sql {
   const isOwn = sql`d.subscription_id = ${subscription.id}::uuid and d.tenant_id = ${subscription.tenantId}::uuid`;
   return sql`

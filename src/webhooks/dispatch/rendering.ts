@@ -1,6 +1,6 @@
-// The body of a delivery whose subscription sends something else than the payload of the contract. Where it shows less than
-// everything it is rendered for each attempt: the role's rights of now decide what is sent, however long ago the change was.
-// Such a delivery stores the body of its last attempt.
+// The body of a delivery whose subscription does not send the usual payload. If the subscription shows less than everything, the body is
+// rendered for each attempt: the role's current rights decide what is sent, however long ago the change was. Such a delivery stores the
+// body of its last attempt.
 // Contract: decisions#webhooks-for-others.
 import type { App } from '../../app.ts';
 import { forgetCatalog } from '../../entities/catalog.ts';
@@ -12,7 +12,7 @@ import type { ClaimedDelivery } from './claim.ts';
 /** Why there is nothing to send; the delivery has failed. */
 export interface Unsendable {
   reason: string;
-  /** Whether it may be sent cannot be told now: it waits. */
+  /** It cannot be decided now whether the delivery may be sent: it waits. */
   isHeld?: boolean;
 }
 

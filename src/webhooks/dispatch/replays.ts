@@ -1,8 +1,8 @@
-// Replays under way: each is given a few deliveries at a time, and only while few of its subscription are due. So deliveries of
-// new changes wait for a few replayed ones at most, and those of other subscriptions and tenants for none: a replay takes part in
-// their turns like any subscription. The replays of a tenant share its slices of time, so that one with a thousand delays no
-// other's. A replay ends with its last delivery; one of an inactive subscription waits.
-// Failures: a replay that fails is tried again later, and delays none. Contract: decisions#replay, neighbours#fair-shares.
+// Replays in progress. Each replay queues a few deliveries at a time, and only while few deliveries of its subscription are due. So
+// deliveries of new changes wait for at most a few replayed ones. Deliveries of other subscriptions and tenants wait for none: a
+// replay takes its turns like any subscription. All replays of a tenant share its time slices, so a tenant with a thousand replays
+// delays no other tenant. A replay ends with its last delivery; the replay of an inactive subscription waits.
+// Failures: a replay that fails is tried again later, and delays no other. Contract: decisions#replay, neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../../app.ts';
 import type { FeedPosition } from '../../events/feed.ts';
@@ -13,9 +13,9 @@ import { isUnavailable } from '../../runtime/unavailability.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { isInSpan } from '../replayed.ts';
 
-/** A subscription has at most so many due deliveries through a replay. */
+/** The most due deliveries that a replay gives a subscription. */
 const DUE_MAX = 100;
-/** Between two parts of the replays. */
+/** The pause between two rounds. */
 const PART_MS = 200;
 const POLL_MS = 5_000;
 const FIRST_PAUSE_MS = 1_000;

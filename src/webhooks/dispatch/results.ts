@@ -1,8 +1,8 @@
-// Results of attempts. Those that arrive within GATHER_MS, or while a statement runs, are stored in one statement, each
-// only under its own claim: after a lease has expired, the result of the next claim counts. The body is stored with the
-// first result; if the process dies before that, the body is rendered from the event again. While the database is
-// unavailable, results wait in memory; a delivery whose lease expires is claimed and sent again (at least once). The log of
-// attempts is a column of the delivery, so that it costs no further write. Retry delays are milliseconds, multiplied by a factor each time, with a jitter of 20 %.
+// Stores the results of attempts. Results that arrive within GATHER_MS, or while a statement runs, are stored in one statement, each
+// only under its own claim: after a lease has expired, the result of the next claim counts. The body is stored with the first result;
+// if the process dies before that, the body is rendered from the event again. While the database is unavailable, results wait in
+// memory; a delivery whose lease expires is claimed and sent again (at least once). The log of attempts is a column of the delivery,
+// so it costs no further write. Retry delays are milliseconds, multiplied by a factor each time, with a jitter of 20 %.
 // Contract: interface#webhooks, decisions#configuration, decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../../app.ts';
@@ -24,7 +24,7 @@ const STORE_RETRY_MS = 250;
 /** A delivery whose last retry is given up. */
 export type OverdueDelivery = Pick<ClaimedDelivery, 'subscriptionId' | 'tenantId' | 'id'> & { claimId: string | null };
 
-/** A stored result, and the subscription whose next delivery need not wait any longer. */
+/** A stored result, and the subscription whose next delivery no longer has to wait. */
 interface StoredResult {
   tenant_id: string;
   status: AttemptResult['state'];
@@ -134,7 +134,7 @@ async function storeRows(
   return { released: [...new Set(stored.flatMap((row) => row.released_subscription_id ?? []))], count: stored.length };
 }
 
-/** The only place that counts deliveries: all of them end here, each once, under its claim. */
+/** The only place that counts deliveries: every delivery ends here, once, under its claim. */
 function countEnded(app: App, { tenant_id: tenantId, status }: StoredResult): void {
   if (status === 'pending') return;
   const counts = app.counters.of(tenantId);

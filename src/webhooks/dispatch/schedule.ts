@@ -1,6 +1,6 @@
-// Schedules the claims of subscriptions. The sources are commits of this process, the broker's schedule of deliveries that
-// any process delayed, and a sweep of the database, which finds what the other two have lost. A claim for a
-// subscription without due deliveries is harmless.
+// Schedules the claims of subscriptions. It has three sources: commits of this process, the broker's schedule of deliveries that any
+// process has delayed, and a sweep of the database, which finds what the other two have lost. A claim for a subscription without due
+// deliveries is harmless.
 // Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
 import { EVERY_ENTITY } from '../../events/entity-change.ts';
@@ -11,7 +11,7 @@ import { sql } from '../../runtime/sql.ts';
 import { DueSubscriptions } from './due-subscriptions.ts';
 
 const SHARED_SET = 'webhooks';
-/** Between two reads of the shared schedule. */
+/** The interval between two reads of the shared schedule. */
 const POLL_MS = 250;
 const TENANTS_CACHED = 10_000;
 /** Subscriptions that a sweep reads at once. */
@@ -49,7 +49,7 @@ export class Schedule {
   readonly #changed = new Map<string, Set<ChangeKey>>();
   /** The tenants of subscriptions, as far as they are known. */
   readonly #tenants = new Map<string, string>();
-  /** Active subscriptions by tenant and by the changes they match; those that judge changes first match none. */
+  /** Active subscriptions by tenant and by the changes they match. Subscriptions with judged changes are listed under no change. */
   readonly #subscriptions = new Map<string, ReadonlyMap<ChangeKey, readonly string[]>>();
   #invalidations = 0;
   #sweepAt = 0;
@@ -62,7 +62,7 @@ export class Schedule {
   constructor(
     private readonly app: App,
     private readonly wake: () => void,
-    /** Whether a claim of the subscription could be made now; what says no schedules it for later. */
+    /** Whether a claim of the subscription could be made now. If not, this function schedules it for later. */
     private readonly mayClaim: (subscriptionId: string) => boolean = () => true,
   ) {
     app.invalidations.on('webhook', (tenantIds) => this.#invalidate(tenantIds));
@@ -98,9 +98,9 @@ export class Schedule {
     return this.#tenants.get(subscriptionId);
   }
 
-  /** Takes at most `limit` subscriptions whose claim is due, of each tenant in turn. */
+  /** Takes at most `limit` subscriptions whose claim is due, from the tenants in turn. */
   async takeDue(limit: number): Promise<string[]> {
-    // The first one finds what the last process has left.
+    // The first sweep finds deliveries that an earlier process has left.
     if (this.#sweepAt === 0) await this.#sweep();
     else if (Date.now() >= this.#sweepAt) void this.#sweepAside();
     if (this.#changed.size > 0) await this.#scheduleChanged();
@@ -150,7 +150,7 @@ export class Schedule {
     for (const [tenant, changes] of changed) {
       const known = this.#subscriptions.get(tenant);
       if (known === undefined) continue;
-      // A tenant's hundred receivers that never respond would be scheduled and refused with each of its changes.
+      // Otherwise a hundred receivers that never respond would be scheduled and refused with each change of their tenant.
       const claimable = [...changes].flatMap((change) => matching(known, change)).filter(this.mayClaim);
       for (const id of claimable) this.#due.add(id, now);
     }
@@ -193,7 +193,7 @@ export class Schedule {
     this.#pollAt = Date.now() + POLL_MS;
   }
 
-  /** Holds up no claim: while an older snapshot is open, the sweep reads each delivery that has ended since, 0.3 s for a million. */
+  /** Sweeps without delaying claims: while an older snapshot is open, a sweep reads each delivery ended since, 0.3 s for a million. */
   async #sweepAside(): Promise<void> {
     this.#sweepAt = Number.POSITIVE_INFINITY;
     try {
@@ -220,7 +220,7 @@ export class Schedule {
     this.#sweepAt = Date.now() + LIMITS.webhook.sweepMs * (0.9 + Math.random() * 0.2);
   }
 
-  /** From the index alone: claims ask for the tenant as well. */
+  /** Reads the index only, without the tenant: claims check the tenant as well. */
   #pendingAfter(subscriptionId: string): Promise<PendingSubscription[]> {
     return this.app.db.slow.rows<PendingSubscription>(sql`
       select s.id, s.tenant_id, d.due_at
@@ -234,7 +234,7 @@ export class Schedule {
       limit ${SWEEP_PAGE}`);
   }
 
-  /** Wakes the worker at the next scheduled time; one that is woken too early looks again. */
+  /** Wakes the worker at the next scheduled time; a worker that is woken too early looks again. */
   #setTimer(): void {
     const next = this.#due.nextAt;
     if (this.#isClosed || next >= this.#wakesAt) return;

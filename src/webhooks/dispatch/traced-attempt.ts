@@ -1,6 +1,6 @@
-// The span of a delivery attempt: in the trace of the request that caused the change, under a span of its own, which the
-// receiver gets as `traceparent`. Without export of spans, an attempt continues the trace that the request brought, if any.
-// A span shows the receiver's host, but no path: that may contain a secret.
+// The span of a delivery attempt. It belongs to the trace of the request that caused the change, and the receiver gets it as `traceparent`.
+// Without export of spans, an attempt continues the trace that the request brought, if any. A span shows the receiver's host, but no path,
+// which may contain a secret.
 // Contract: neighbours#who-does-what.
 import type { App } from '../../app.ts';
 import { childOf, parseStored, type Trace } from '../../runtime/trace.ts';

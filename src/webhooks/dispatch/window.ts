@@ -1,13 +1,13 @@
-// The window of each subscription: how many of its deliveries this process may have in flight. A window starts
-// at its minimum, doubles with each success and is reset by a failure. With the minimum, one receiver that hangs on some
-// requests still gets others. Claims of a subscription that has deliveries in flight are spaced, so that each takes several;
-// while the window is full no claim is made.
+// The window of each subscription: how many of its deliveries this process may have in flight. A window starts at its minimum, doubles
+// with each success and is reset by a failure. Even at the minimum, a receiver that hangs on some requests still gets others. Claims
+// of a subscription that has deliveries in flight are spaced, so that each claim takes several deliveries. While the window is full,
+// no claim is made.
 // Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import { LIMITS } from '../../limits.ts';
 
 const { windowMin, perSubscription } = LIMITS.webhook;
 
-/** Between two claims of a subscription that has deliveries in flight. */
+/** The interval between two claims of a subscription that has deliveries in flight. */
 const CLAIM_INTERVAL_MS = 5;
 
 interface Window {
@@ -15,8 +15,8 @@ interface Window {
   /** Deliveries started whose result is not stored yet. A claim counts them too, and returns fewer rows. */
   inFlight: number;
   /**
-   * The inline deliveries in flight that have a response already: the next inline delivery need not wait until their
-   * results are stored.
+   * The inline deliveries in flight that have a response already: the next inline delivery does not wait until their results are
+   * stored.
    */
   answered: number;
   claimedAt: number;
@@ -42,8 +42,8 @@ export class InFlightWindows {
   }
 
   /**
-   * Starts an inline delivery, but only if nothing is in flight and nothing waits for the window: a burst of deliveries is cheaper
-   * to claim together.
+   * Starts an inline delivery, but only if nothing is in flight and nothing waits for the window: it is cheaper to claim a burst of
+   * deliveries together.
    */
   reserve(subscriptionId: string, nowMs: number): boolean {
     const window = this.#windows.get(subscriptionId);

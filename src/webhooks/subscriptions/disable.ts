@@ -1,5 +1,5 @@
-// Makes a subscription inactive whose receiver is gone or has failed for days: once, in all processes together, with an
-// event on the stream and a mail to the tenant's admins. Its deliveries wait. A person activates it again.
+// Makes a subscription inactive when its receiver is gone or has failed for days. This happens once for all processes, with an event on the
+// stream and a mail to the tenant's admins. The deliveries wait. A person activates the subscription again.
 // Contract: decisions#health-of-subscriptions.
 import type { App } from '../../app.ts';
 import { appendEvent } from '../../events/outbox.ts';
@@ -11,8 +11,8 @@ import { beginCounted } from '../../usage/tally.ts';
 import { publishChange, type SubscriptionRow, subscriptionChange } from './write-subscription.ts';
 
 /**
- * False when it was inactive already, is gone, or has not failed for so many milliseconds any more: results from before somebody
- * activated it again do not disable it.
+ * False when the subscription is inactive already, is gone, or no longer has failed for this many milliseconds: results from before
+ * somebody activated it again do not disable it.
  */
 export async function disableSubscription(app: App, id: string, reason: string, failedForMs = 0): Promise<boolean> {
   const owner = await app.db.first<{ tenant_id: string }>(sql`

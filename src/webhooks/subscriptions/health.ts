@@ -1,5 +1,5 @@
-// How a subscription fares, as callers see it: its state, the times of the last success and failure, what waits and what has
-// failed. The state alone is cheap; the counts read the subscription's pending and failed deliveries, up to a limit.
+// The health of a subscription, as callers see it: its state, the times of the last success and failure, and how many deliveries wait
+// or have failed. The state alone is cheap; the counts read the subscription's pending and failed deliveries, up to a limit.
 // Contract: decisions#health-of-subscriptions, neighbours#usage-and-quotas.
 import { type Static, Type } from '@sinclair/typebox';
 import type { App } from '../../app.ts';
@@ -36,7 +36,7 @@ export type Health = Static<typeof Health>;
 /** A subscription whose health is wanted. */
 type Watched = Audience & { id: string; entity_id: string; is_active: boolean };
 
-/** A subscription that is activated again has not failed yet. In the transaction that activates it, so that every later failure counts. */
+/** Resets the failures of a subscription, in the transaction that activates it, so that every later failure counts. */
 export async function forgetFailures(tx: Tx, id: string): Promise<void> {
   await tx.rows(sql`
     update platform.webhook_health set failing_since = null where subscription_id = ${id}::uuid`);
@@ -76,7 +76,7 @@ export async function statesOf(
   return states;
 }
 
-/** Newest deliveries among which the last success is looked for: its time is stored at intervals only. */
+/** How many of the newest deliveries are searched for the last success, whose time is stored at intervals only. */
 const RECENT = 100;
 
 interface HealthRow {

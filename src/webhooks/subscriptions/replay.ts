@@ -1,7 +1,7 @@
-// Starts a replay: the deliveries of a subscription in a span of time, or since a cursor of the feed, are sent again, with
-// their ids, in their order, behind those of new changes (dispatch/replays.ts). One replay of a subscription at a time.
-// Failures: 400 with every problem, 403 for a cursor of another tenant, 404, 409 for an inactive subscription, one that is being
-// replayed, or too many deliveries, 410 for a cursor older than the events that are kept.
+// Starts a replay: deliveries of a subscription in a span of time, or since a cursor of the feed, are sent again, with their ids, in their
+// order, and behind deliveries of new changes (dispatch/replays.ts). A subscription has one replay at a time.
+// Failures: 400 with every problem; 403 for a cursor of another tenant; 404; 409 for an inactive subscription, for one that is being
+// replayed, or for too many deliveries; 410 for a cursor older than the events that are kept.
 // Contract: decisions#replay.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../../access/caller.ts';

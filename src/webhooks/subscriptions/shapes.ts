@@ -1,5 +1,5 @@
-// The shapes of webhook subscriptions in requests and responses: what a caller may set, what is shown, and what may be sent
-// back as it was returned. A secret is never among what is shown.
+// The shapes of webhook subscriptions in requests and responses. A caller may send back everything that was returned. A secret is never
+// returned.
 // Contract: interface#subscription, decisions#webhooks-for-others.
 import { type Static, Type } from '@sinclair/typebox';
 import { RECORD_EVENTS } from '../../events/event.ts';

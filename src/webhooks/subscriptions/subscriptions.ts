@@ -50,7 +50,7 @@ export async function createSubscription(app: App, caller: TenantCaller, body: N
   return withState(app, caller, row);
 }
 
-/** Whether the definitions must stay while it is written. */
+/** Whether the definitions must be locked while the subscription is written. */
 function needsLock(entityName: string, { filters }: AudienceInput): boolean {
   return entityName === ALL || filters != null;
 }
@@ -81,7 +81,7 @@ export async function listSubscriptions(app: App, caller: TenantCaller, entity?:
   return rows.map((row, i) => ({ ...shown(row, catalog), health: states[i] as Subscription['health'] }));
 }
 
-/** With all that is known of how it fares. 404 for another tenant's. */
+/** A subscription with its full health. 404 for another tenant's. */
 export async function readSubscription(
   app: App,
   caller: TenantCaller,
@@ -158,7 +158,7 @@ export async function updateSubscription(
   return withState(app, caller, row);
 }
 
-/** The same secret again keeps the one before, so that a repeated request changes nothing. */
+/** If the new secret equals the current one, the previous secret is kept, so that a repeated request changes nothing. */
 function newSecret(secret: string | null, hours: number): Sql {
   const isSame = sql`secret is not distinct from ${secret}::text`;
   return sql`secret = ${secret},
@@ -202,7 +202,7 @@ async function urlProblems(app: App, url: unknown): Promise<Problem[]> {
   return [{ path: 'url', message: `leads to an address that webhooks must not reach; ${cureOf(app)}` }];
 }
 
-/** On the embedded database the service probably runs on the machine of who asks. */
+/** On the embedded database, the service probably runs on the caller's own machine. */
 function cureOf({ config }: App): string {
   const allow = 'WEBHOOK_ALLOWED_CIDRS of the service allows private ranges';
   if (config.databaseUrl !== null) return allow;

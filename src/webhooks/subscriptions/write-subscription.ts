@@ -1,5 +1,5 @@
-// Statements that change a subscription. Each increments the version of the definitions that it concerns: writes take the
-// subscribed event types from the definition and check its version, so that they miss no committed subscription.
+// Statements that change a subscription. Each one increments the version of the definitions that the subscription concerns. A write
+// takes the subscribed event types from the definition and checks its version, so it misses no committed subscription.
 // Failures: 409 for a duplicate. Contract: interface#subscriptions.
 import type { App } from '../../app.ts';
 import { type Catalog, loadCatalog } from '../../entities/catalog.ts';
@@ -48,8 +48,8 @@ export function subscriptionChange({ schema }: Tenant, statement: Sql): Sql {
 }
 
 /**
- * Runs the statement that is made of the definitions, and what belongs to it in the same transaction; undefined when it changed
- * nothing. With `isLocked`, the definitions stay until then: no field that a condition names is renamed or dropped, and an
+ * Runs the statement that is built from the definitions, and its accompanying work in the same transaction; undefined when it changed
+ * nothing. With `isLocked`, the definitions cannot change until then: no field that a condition names is renamed or dropped, and an
  * entity that is being created counts as well.
  */
 export async function writeSubscription(
@@ -74,7 +74,7 @@ export async function writeSubscription(
   return row;
 }
 
-/** Deletes the subscription with its deliveries, however many: not within the time of a request's statements. */
+/** Deletes the subscription with all its deliveries, without the time limit of a request's statements. */
 export async function deleteWithDeliveries(app: App, tenant: Tenant, id: string, isOfAll: boolean): Promise<void> {
   const own = sql`id = ${id}::uuid and tenant_id = ${tenant.id}::uuid`;
   await app.db.slow.begin(async (tx) => {

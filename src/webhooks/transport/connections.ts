@@ -1,6 +1,6 @@
-// Idle connections to receivers, for the next deliveries of the same subscription. A connection is never shared with
-// another subscription, origin or set of checked addresses, and is closed before receivers usually close idle ones. How many
-// are kept is bounded for each tenant and in all. Times are ms.
+// Idle connections to receivers, for the next deliveries of the same subscription. A connection is never shared with another subscription,
+// origin or set of checked addresses. It is closed before receivers usually close idle connections. The number of idle connections is
+// bounded for each tenant and in total. Times are ms.
 // Contract: decisions#webhook-requests, neighbours#fair-shares.
 import { LIMITS } from '../../limits.ts';
 import type { Connection } from './connection.ts';
@@ -24,12 +24,12 @@ const { idleMs, perSubscription, perTenant, perProcess } = LIMITS.webhook;
 export class Connections {
   readonly #byKey = new Map<string, Idle[]>();
   readonly #countOf = new Map<string, number>();
-  /** The first is idle for the longest. */
+  /** All idle connections, the one that has been idle for longest first. */
   readonly #all = new Set<Idle>();
   #sweeping: ReturnType<typeof setInterval> | undefined;
   #isClosed = false;
 
-  /** What a connection of the sender to the receiver is kept under. */
+  /** The key of the sender's idle connections to the receiver. */
   keyOf({ subscriptionId }: Sender, { url, addresses }: Receiver): string {
     const [only] = addresses;
     // The resolver returns a name's addresses in varying order.
@@ -45,7 +45,7 @@ export class Connections {
     return idle.connection;
   }
 
-  /** Keeps a connection, or closes it when there are enough. */
+  /** Keeps an idle connection, or closes it when enough are kept. */
   keep(key: string, { tenantId }: Sender, connection: Connection): void {
     const ofKey = this.#byKey.get(key) ?? [];
     const ofTenant = this.#countOf.get(tenantId) ?? 0;
@@ -63,7 +63,7 @@ export class Connections {
     this.#sweeping ??= setInterval(() => this.#sweep(), idleMs / 2);
   }
 
-  /** Closes all idle connections, and those that are used once they are idle. */
+  /** Closes all idle connections now, and connections in use once they become idle. */
   close(): void {
     this.#isClosed = true;
     clearInterval(this.#sweeping);

@@ -42,7 +42,7 @@ export async function post(
   }
 }
 
-/** What no header or path may contain: with a line break it could add headers, or a request. */
+/** Characters that no header or path may contain: a line break could add headers, or a whole request. */
 const FORBIDDEN = /[^\t\x20-\x7e]/;
 
 /** The request up to its body. */

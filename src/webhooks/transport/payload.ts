@@ -14,11 +14,11 @@ export interface WebhookEvent {
   row: RecordRow;
   /** About an imaginary record. */
   isTest?: boolean;
-  /** Of the deletion of a record whose values have been erased: it shows only the id. */
+  /** For the deletion of a record whose values have been erased: only the id is shown. */
   erased?: Erased | null;
 }
 
-/** The body as JSON, with the record in flat form: with all fields of the entity, or with the given ones, and further members. */
+/** The body as JSON: the record in flat form, with all fields of the entity or with the given fields, and further members. */
 export function payloadOf(event: WebhookEvent, entity: PublishedEntity, fields = entity.fields, more = {}): string {
   const { eventId, type, tenantId, at, row, isTest = false, erased = null } = event;
   return JSON.stringify({

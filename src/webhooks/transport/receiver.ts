@@ -30,7 +30,7 @@ interface UnusableReceiver {
   isForbidden: boolean;
 }
 
-/** One question of two; an attempt's own deadline may be shorter. */
+/** The deadline of one of two DNS queries; an attempt's own deadline may be shorter. */
 const DNS_TIMES = { timeout: 5_000, tries: 2 };
 const resolverOf = perApp(({ config }): Resolver => {
   const resolver = openResolver(config.dnsServers, DNS_TIMES);
@@ -73,7 +73,7 @@ export async function resolveReceiver(app: App, text: string, timeoutMs: number)
 async function addressesOf(app: App, url: URL, timeoutMs: number): Promise<readonly ResolvedAddress[]> {
   const literal = addressLiteral(url);
   if (literal !== undefined) return [{ address: literal, family: literal.includes(':') ? 6 : 4 }];
-  // A delivery is retried alike for an unknown name and an unreachable resolver.
+  // A delivery is retried in the same way for an unknown name and for an unreachable resolver.
   return within(timeoutMs, resolverOf(app)(url.hostname)).catch(() => []);
 }
 

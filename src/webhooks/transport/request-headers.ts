@@ -15,7 +15,7 @@ export interface Attempt {
   isTest: boolean;
 }
 
-/** Signed when the subscription has a secret; while it is being changed, by the Standard Webhooks header with both. */
+/** Signed when the subscription has a secret. While the secret is being changed, the Standard Webhooks header has both signatures. */
 export function requestHeaders(attempt: Attempt, nowMs = Date.now()): Record<string, string> {
   const { deliveryId, type, number, body, secrets, isTest } = attempt;
   return {

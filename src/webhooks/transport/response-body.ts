@@ -1,6 +1,6 @@
-// The body of a response, which ends after a length, after its last chunk, or with the connection. The bytes are those on
-// the wire: of chunks, also their sizes and trailers.
-// Failures: what is no chunk, by the error given. Contract: decisions#webhook-requests.
+// Reads the body of a response, which ends after a declared length, after its last chunk, or with the connection. The bytes are
+// counted as on the wire, including the sizes and trailers of chunks.
+// Failures: an invalid chunk throws the given error. Contract: decisions#webhook-requests.
 import type { Buffer } from 'node:buffer';
 import type { ResponseStart } from './response-start.ts';
 
@@ -28,13 +28,13 @@ export const bodyUntilClose: Body = {
 };
 
 const LINE_FEED = 0x0a;
-/** Of the size of a chunk with its extensions, or of a trailer. */
+/** The longest line: a chunk size with its extensions, or a trailer. */
 const LINE_MAX = 4_096;
 const CHUNK_SIZE = /^([0-9a-f]{1,8})[\t ]?(?:;[\t\x20-\x7e\x80-\xff]*)?\r$/i;
 
 export class ChunkedBody implements Body {
   #state: 'size' | 'data' | 'end of data' | 'trailers' = 'size';
-  /** What has arrived of a line. */
+  /** The part of a line that has arrived. */
   #line = '';
   #missing = 0;
 

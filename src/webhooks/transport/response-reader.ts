@@ -1,6 +1,6 @@
-// Reads one response of HTTP/1.x from the bytes of a connection, strictly: what another reader might take for something
-// else is invalid, and a connection that sends more than one response is not used again. Reading ends with the response,
-// or once its body has LIMITS.webhook.responseBytes. The start of the body is kept for the log of attempts.
+// Reads one response of HTTP/1.x from the bytes of a connection, strictly. Bytes that another reader might interpret differently are
+// invalid, and a connection that sends more than one response is not used again. Reading ends with the response, or once its body has
+// LIMITS.webhook.responseBytes. The start of the body is kept for the log of attempts.
 // Failures: InvalidResponse. Contract: decisions#webhook-requests.
 import { Buffer } from 'node:buffer';
 import { LIMITS } from '../../limits.ts';
@@ -9,7 +9,7 @@ import { ResponseStart } from './response-start.ts';
 
 const { responseBytes, responseHeaderBytes, informationalMax } = LIMITS.webhook;
 
-/** The receiver does not speak HTTP/1.x, or sends what has two readings. */
+/** The receiver does not speak HTTP/1.x, or sends an ambiguous response. */
 export class InvalidResponse extends Error {
   constructor() {
     super('invalid response');
@@ -34,7 +34,7 @@ export class ResponseReader {
   /** Whether the connection may be used again, once the response is complete. */
   isReusable = false;
   readonly said = new ResponseStart();
-  /** Of a head that is not complete yet. */
+  /** The bytes of a head that is not complete yet. */
   #head: Buffer | null = null;
   #informational = 0;
   #body: Body | null = null;
