@@ -98,6 +98,16 @@ describe('entities', () => {
     expect((await tenant.patch(`/api/entities/${name}`, { name: 'other' })).status).toBe(400);
   });
 
+  test('two changes at once, of the label and of the description, are both kept', async () => {
+    const path = `/api/entities/${await entity()}`;
+    for (let round = 0; round < 12; round++) {
+      const [label, description] = [`l${round}`, `d${round}`];
+      const answers = await Promise.all([tenant.patch(path, { label }), tenant.patch(path, { description })]);
+      expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+      expect((await tenant.get(path)).body.data).toMatchObject({ label, description });
+    }
+  });
+
   test('deleting an entity with records without confirm is refused with the count, and nothing changes', async () => {
     const name = await entity({ key: 'a', type: 'text' });
     await record(name, { a: '1' });

@@ -46,6 +46,7 @@ export async function updateEntity(
   return getEntity(app, caller, name);
 }
 
+/** A name that is not given stays as it is in the database: the definitions at hand may be older. */
 async function setNames(
   queries: Queries,
   entity: Entity,
@@ -53,8 +54,8 @@ async function setNames(
 ): Promise<void> {
   await queries.rows(sql`
     update ${identifier(entity.schema, 'entity_definitions')}
-    set label = ${label === undefined ? entity.label : label},
-      description = ${description === undefined ? entity.description : description},
+    set label = case when ${label === undefined}::boolean then label else ${label ?? null} end,
+      description = case when ${description === undefined}::boolean then description else ${description ?? null} end,
       updated_at = now()
     where id = ${entity.id}::uuid`);
 }
