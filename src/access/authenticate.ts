@@ -76,7 +76,10 @@ export function callerNow(app: App, request: Request, caller: TenantCaller): Cal
   return async () => requireTenant(await markedCaller(app, request, requireTenant(await now())));
 }
 
-/** 401 once the operator's admin key is revoked or has expired, for a call that takes long. It is no further use of the key. */
+/**
+ * For a call that takes long: 401 once the operator's admin key is revoked or has expired. This does not count as another use of
+ * the key.
+ */
 export async function requireOperatorNow(app: App, { kind, id }: Caller): Promise<void> {
   if (kind !== 'admin_key') return;
   const live = await app.db.first(sql`select from platform.admin_keys where id = ${id}::uuid and ${IS_LIVE_KEY}`);

@@ -1,6 +1,8 @@
-// What a bot may do at most, besides its permissions: records written in an hour (usage/write-rate.ts), and rows of one call
-// that reads. A page without a limit of its own is as large as it may be; what has no pages is refused when it is larger.
-// Failures: 400 at the parameter. Contract: decisions#limits-of-a-bot.
+// The limits of a bot besides its permissions: records written per hour (usage/write-rate.ts), and rows that one call may read.
+// A page without a limit in the request has as many rows as the bot may read. A call without pages is refused when it would read
+// more.
+// Failures: 400 at the parameter.
+// Contract: decisions#limits-of-a-bot.
 import { invalidField } from '../errors.ts';
 
 export interface BotLimits {
@@ -8,12 +10,12 @@ export interface BotLimits {
   maxRowsPerCall?: number;
 }
 
-/** A caller, as far as its limits go. */
+/** The part of a caller that has its limits. */
 export interface Limited {
   readonly limits?: BotLimits;
 }
 
-/** The rows of a page: as asked for, or by default. 400 for more than the caller may read in one call. */
+/** The rows of a page: as requested, or by default. 400 for more than the caller may read in one call. */
 export function rowsOfPage({ limits }: Limited, asked: number | undefined, byDefault: number): number {
   const max = limits?.maxRowsPerCall ?? Number.POSITIVE_INFINITY;
   if (asked === undefined) return Math.min(byDefault, max);
@@ -31,7 +33,7 @@ export function requireUnlimitedRows({ limits }: Limited, remedy: string): void 
   );
 }
 
-/** The smaller of a limit and the rows that the caller may read in one call, less those that it has read. */
+/** The smaller of a limit and the number of rows that the caller may still read in this call, after `read` rows. */
 export function rowsLeft({ limits }: Limited, max: number, read = 0): number {
   return Math.min(max, Math.max(0, (limits?.maxRowsPerCall ?? Number.POSITIVE_INFINITY) - read));
 }

@@ -23,34 +23,37 @@ export interface Caller {
   readonly triggeredBy: TriggeredBy;
   /** Scopes of an admin key or a public key. */
   readonly scopes?: readonly string[];
-  /** Super-admin: the admin key sent along. */
+  /** For the super-admin: the admin key that was sent along. */
   readonly adminKeyId?: string;
-  /** Platform keys: the API that they belong to. */
+  /** For platform keys: the API that they belong to. */
   readonly apiId?: string;
-  /** Bots: the name that messages are addressed to. */
+  /** For bots: the name that messages are addressed to. */
   readonly name?: string;
-  /** Bots: what they may do at most. */
+  /** For bots: their limits. */
   readonly limits?: BotLimits;
-  /** Rules: the event that triggered the rule, and the runs of its chain so far. The rule's writes are one level deeper. */
+  /** For rules: the event that triggered the rule, and the runs of its chain so far. The rule's writes are one level deeper. */
   readonly chain?: { depth: number; rootEventId: string; runs: number };
   /** A tenant admin that reads as one of its tenant's roles: the role's name. */
   readonly asRole?: string;
-  /** Imports: the id that their events carry. */
+  /** For imports: the id that their events carry. */
   readonly importId?: string;
-  /** Tokens: when the token expires, ISO 8601. */
+  /** For tokens: the expiry in ISO 8601. */
   readonly expiresAt?: string;
-  /** User tokens: the sign-in that they belong to. */
+  /** For user tokens: the sign-in that they belong to. */
   readonly session?: SessionClaim;
-  /** Set when a ticket has opened the stream: what it refers to, and what it narrows the stream to. */
+  /** Set when a ticket opened the stream: the credential that it stands for, and how it narrows the stream. */
   readonly ticket?: UsedTicket;
-  /** Public keys: their origins and rate limits. */
+  /** For public keys: their origins and rate limits. */
   readonly publicKey?: { allowedOrigins: readonly string[]; perMinute: number; perDay: number };
 }
 
 /** A caller inside a tenant. */
 export type TenantCaller = Caller & { readonly tenant: Tenant };
 
-/** Equal for requests with the same credential. A clone's users have the ids of the original's. */
+/**
+ * A key that is equal for requests with the same credential. It contains the tenant, since a clone's users keep the original's
+ * ids.
+ */
 export function credentialOf({ kind, id, tenant }: Pick<Caller, 'kind' | 'id' | 'tenant'>): string {
   const isOfTenant = kind === 'user' || kind === 'developer';
   return isOfTenant ? `${kind}:${tenant?.id}:${id}` : `${kind}:${id ?? ''}`;

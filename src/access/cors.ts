@@ -8,8 +8,8 @@ import { isOrigin, originsOf } from './origins.ts';
 import type { RequestContext } from './request-context.ts';
 
 /**
- * The addresses that pages of other origins may use: the API and the streams, MCP, invitations. With a doubled slash, which
- * joining a base and a path easily produces, there is a 404, which the page must be able to read.
+ * The addresses that pages of other origins may use: the API and the streams, MCP, invitations. Doubled slashes, which joining a
+ * base and a path easily produces, are included: the page must be able to read the 404.
  */
 const FOR_PAGES = /^https?:\/\/[^/]+\/+(?:api|mcp|auth|agent-messages)(?:[/?#]|$)/;
 const METHODS = 'GET, POST, PUT, PATCH, DELETE';
@@ -30,7 +30,7 @@ const EXPOSED = [
   'Allow',
   'Content-Disposition',
 ].join(', ');
-/** Not those of operators: no page of another origin has their credentials. */
+/** The operators' headers are missing: no page of another origin has their credentials. */
 const ALLOWED_HEADERS = [
   'Authorization',
   'Content-Type',
@@ -85,7 +85,10 @@ export async function addCorsHeaders(
   headers.set('access-control-expose-headers', EXPOSED);
 }
 
-/** Where no tenant is known, any list counts: a page must be able to read why its request failed. */
+/**
+ * Whether the page may read the response. Where no tenant is known, any tenant's list counts, so that a page can read why its
+ * request failed.
+ */
 async function mayRead(
   app: App,
   origin: string,
@@ -103,7 +106,7 @@ async function mayRead(
   try {
     return await isListedAnywhere(app, origin);
   } catch {
-    // The response does not depend on it.
+    // A failed lookup must not fail the response.
     return false;
   }
 }

@@ -9,25 +9,25 @@ import { isUuid } from '../runtime/ids.ts';
 type Carrier = 'bearer' | 'adminkey' | `x-${string}`;
 
 interface KindProperties {
-  /** The prefix of its values, or their format if they have none. */
+  /** The prefix of the values, or their format if they have none. */
   format: `svc_${string}_` | 'jwt' | 'uuid' | 'secret';
   carriers: readonly Carrier[];
-  /** The platform table of its hashes. */
+  /** The platform table with the hashes. */
   table: string | null;
-  /** The tenant it works in: the one it is bound to, the one the request names, or none. */
+  /** The tenant in which the credential works: the tenant that it is bound to, the tenant that the request names, or none. */
   tenant: 'bound' | 'named' | 'none';
-  /** The source of its rights. `all` and an admin `role` make a tenant admin; `role-reads` is read-only. */
+  /** The source of the rights. `all` and an admin `role` make a tenant admin; `role-reads` is read-only. */
   rights: 'all' | 'role' | 'role-reads' | 'permissions' | 'scopes';
   /** The kind of account that failed attempts lock. */
   account: 'user' | 'bot' | null;
-  /** Whether each key has rate limits of its own, besides the general one. */
+  /** Whether each key has its own rate limits, besides the general one. */
   hasOwnRateLimits: boolean;
   /** The push channels that accept it. */
   opensEventStream: boolean;
   opensWebSocket: boolean;
   /** Whether people use it in the console, which marks its changes as made there. */
   opensConsole: boolean;
-  /** Its security scheme in the API document. */
+  /** The security scheme in the API document. */
   scheme: keyof typeof SECURITY_SCHEMES;
 }
 

@@ -1,7 +1,8 @@
-// Grants refer to roles, entities and views by name, so a reused name must not inherit old grants. A role cannot
-// be deleted while it is being assigned; deleting an entity or a view revokes the grants on it. Row filters and
-// hidden fields stay: they only restrict.
-// Failures: 400. Contract: decisions#roles, decisions#keys.
+// Grants refer to roles, entities and views by name, so an old grant must not apply to a new resource of the same name. A role
+// cannot be deleted while it is being assigned; deleting an entity or a view revokes the grants on it. Row filters and hidden
+// fields stay, since they only restrict.
+// Failures: 400.
+// Contract: decisions#roles, decisions#keys.
 import type { App } from '../app.ts';
 import { invalidField } from '../errors.ts';
 import type { Topic } from '../runtime/invalidations.ts';
@@ -11,7 +12,7 @@ import { isEntityName } from './rights.ts';
 
 type Schema = Pick<Tenant, 'schema'>;
 
-/** The names that are roles. Locks those roles against deletion until the transaction ends. */
+/** Returns which of the names are roles, and locks those roles against deletion until the transaction ends. */
 export async function lockRoles(tx: Tx, { schema }: Schema, names: readonly string[]): Promise<Set<string>> {
   const rows = await tx.rows<{ name: string }>(sql`
     select name from ${identifier(schema, 'roles')}

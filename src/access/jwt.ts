@@ -15,11 +15,11 @@ export interface Claims {
   tenantId: string;
   /** The user's or bot's id. */
   subject: string;
-  /** Users: incremented by a password change, which invalidates older tokens. */
+  /** For users: incremented by a password change, which invalidates older tokens. */
   version: number;
   /** Unix time in seconds. */
   expiresAtS: number;
-  /** User tokens: the sign-in that they belong to; those issued before sessions were stored have none. */
+  /** For user tokens: the sign-in that they belong to; tokens issued before sessions were stored have none. */
   session?: SessionClaim;
 }
 
@@ -33,7 +33,7 @@ const ISSUER = 'tenant-data-service';
 /** The last second that a Date can hold. */
 const EXPIRY_MAX_S = 8.64e12;
 const VERIFIED_MAX = 20_000;
-/** Longer than any token lasts. Setting it makes the library require an issue time that is not in the future. */
+/** Longer than the lifetime of any token. Setting it makes the library require an issue time that is not in the future. */
 const MAX_AGE = `${LIMITS.developerToken.daysMax + 1} days`;
 /** Allowed clock difference for the issue time. Expiry is checked here, without tolerance. */
 const CLOCK_TOLERANCE_S = 300;

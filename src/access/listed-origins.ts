@@ -1,9 +1,8 @@
-// Whether any active tenant or public key lists an origin, for requests that name neither: preflights, and errors before a
-// caller is known. Cached by process with one tenant that lists it, until this one's lists change anywhere or its key
-// expires; of an origin that nobody lists, until a tenant does. So a tenant that changes its lists without end costs others
-// nothing. Origins that were listed are remembered for as long as the database cannot be asked. Failures: 503 for others
-// meanwhile.
-// Contract: browsers#origins.
+// Whether any active tenant or public key lists an origin, for requests that name neither: preflights, and errors before the
+// caller is known. Each process caches the answer together with one tenant that lists the origin, until that tenant's lists
+// change anywhere or its key expires. The answer that nobody lists an origin is cached until a tenant does. So a tenant that
+// keeps changing its lists costs others nothing. Origins that were listed stay valid while the database is unavailable.
+// Failures: 503 for other origins meanwhile. Contract: browsers#origins.
 import { type App, perApp } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import { Cache } from '../runtime/cache.ts';
@@ -13,16 +12,16 @@ import { sql } from '../runtime/sql.ts';
 const { remembered } = LIMITS.origins;
 
 interface Listing {
-  /** Until when it is listed, in ms since the epoch: 0 when it is not. */
+  /** How long the origin is listed, in ms since the epoch; 0 when it is not. */
   until: number;
-  /** The tenant by whose list, and how many changes of lists had been announced before it was read. */
+  /** The tenant that lists it, and the number of changes that had been announced before its list was read. */
   by: string | null;
   asOf: number;
 }
 
 class ListedOrigins {
   readonly #cache: Cache<Listing>;
-  /** How many changes of lists have been announced, and the number of each tenant's last one. */
+  /** How many changes of lists have been announced, and the number of the last change of each tenant. */
   #changes = 0;
   readonly #lastOf = new Map<string, number>();
   /** In the order of their last use. */
@@ -53,7 +52,7 @@ class ListedOrigins {
     return this.#lastKnown.has(origin);
   }
 
-  /** Of an origin that has just been used, as the last to be forgotten. */
+  /** Remembers an origin that has just been used as the last one to be forgotten. */
   remember(origin: string, isListed: boolean): void {
     this.#lastKnown.delete(origin);
     if (isListed) this.#lastKnown.add(origin);
@@ -61,7 +60,7 @@ class ListedOrigins {
     if (this.#lastKnown.size > remembered && oldest !== undefined) this.#lastKnown.delete(oldest);
   }
 
-  /** Keys are a tenant, and origins that it has begun to list. */
+  /** The keys are a tenant and the origins that it has begun to list. */
   #changed(keys: readonly string[] | null): void {
     if (keys === null || this.#lastOf.size >= TENANTS_MAX) {
       this.#lastOf.clear();
@@ -70,7 +69,7 @@ class ListedOrigins {
     this.#changes++;
     for (const key of keys ?? []) {
       if (!key.includes('/')) this.#lastOf.set(key, this.#changes);
-      // What another tenant lists is listed already.
+      // An origin that another tenant lists stays as it is.
       else if (this.#cache.peek(key)?.by == null) this.#cache.drop(key);
     }
   }
@@ -91,15 +90,15 @@ class ListedOrigins {
 
 interface ListingRow {
   origin: string;
-  /** A tenant that lists it; null when none does. */
+  /** A tenant that lists the origin; null when none does. */
   by: string | null;
-  /** When the public key by whose list expires; null for a tenant's own list. */
+  /** The expiry of the public key that lists the origin; null for a tenant's own list. */
   until: string | null;
 }
 
-/** Origins that one statement looks up. */
+/** The most origins that one statement looks up. */
 const LOOKUPS_MAX = 64;
-/** Concurrent lookups share a statement, so that preflights of many new origins need fewer of them. */
+/** Concurrent lookups share a statement, so that preflights of many new origins need few statements. */
 const lookups = new SharedStatements<string, ListingRow>({ itemsMax: LOOKUPS_MAX });
 
 async function readListings(app: App, origins: readonly string[]): Promise<(ListingRow | undefined)[]> {
@@ -126,7 +125,7 @@ async function readListings(app: App, origins: readonly string[]): Promise<(List
   return origins.map((origin) => byOrigin.get(origin));
 }
 
-/** Tenants whose changes are told apart; beyond, all origins are read again. */
+/** The most tenants whose changes are tracked; beyond that, all origins are read again. */
 const TENANTS_MAX = 10_000;
 
 const listedOf = perApp((app) => new ListedOrigins(app));
@@ -136,17 +135,17 @@ export async function isListedAnywhere(app: App, origin: string): Promise<boolea
   return listedOf(app).has(origin);
 }
 
-/** Whether it did when last asked; asks nothing. */
+/** Whether the origin was listed at the last lookup; does not look it up again. */
 export function wasListedAnywhere(app: App, origin: string): boolean {
   return listedOf(app).wasListed(origin);
 }
 
-/** Remembers that a tenant lists the origin, for the time when the lists cannot be read. */
+/** Remembers that a tenant lists the origin, for times when the lists cannot be read. */
 export function rememberListed(app: App, origin: string): void {
   listedOf(app).remember(origin, true);
 }
 
-/** Every process learns that lists of the tenant have changed, and which origins are on them now. */
+/** Announces to every process that lists of the tenant have changed, and which origins are on them now. */
 export async function publishOrigins(app: App, tenantId: string, listed: readonly string[]): Promise<void> {
   await app.invalidations.publish('origin', [tenantId, ...listed]);
 }

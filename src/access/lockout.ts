@@ -40,7 +40,7 @@ export async function limitAttempts(
   await countRequest(app, request, [{ name, key, quota: perAddress, windowS: perAddressWindowS }]);
 }
 
-/** Counts a request for a mail in the same way; false over the limit, which the response must not show. */
+/** Counts a request for a mail in the same way. Returns false over the limit, which the response must not reveal. */
 export async function isWithinLimit(app: App, request: Request, name: 'resets'): Promise<boolean> {
   const key = `rate:${name}:${clientNetworkOf(request)}`;
   const { count } = await app.broker.count(key, perAddressWindowS * 1_000);

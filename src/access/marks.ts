@@ -1,5 +1,5 @@
-// What a request says about itself besides its credential: that it comes from the console, and that a tenant admin reads as
-// one of the tenant's roles. Neither widens what the caller may do.
+// What a request states about itself besides its credential: that it comes from the console, or that a tenant admin reads as one
+// of the tenant's roles. Neither mark widens the caller's rights.
 // Failures: 403 for any caller or method that may not read as a role, 404 for an unknown role.
 // Contract: decisions#marks.
 import type { App } from '../app.ts';
@@ -13,7 +13,7 @@ import { isAdminRole, type Role, rightsOf, rolesOf } from './role-store.ts';
 const CLIENT = 'x-svc-client';
 const AS_ROLE = 'x-svc-as-role';
 
-/** The caller as the request marks it. */
+/** The caller with the marks of the request. */
 export function markedCaller(app: App, request: Request, caller: Caller): Caller | Promise<Caller> {
   const role = request.headers.get(AS_ROLE);
   if (role !== null) return callerAsRole(app, request, caller, role);
@@ -33,7 +33,7 @@ async function callerAsRole(app: App, request: Request, caller: Caller, name: st
   return { ...callerOfRole(tenant, role), triggeredBy };
 }
 
-/** A user of the role, but no particular one. */
+/** An anonymous user of the role. */
 export function callerOfRole(tenant: Tenant, role: Role): TenantCaller {
   const { name } = role;
   const identity = { kind: 'user', id: null, email: null, asRole: name, triggeredBy: 'api' } as const;

@@ -1,6 +1,7 @@
-// What a stream keeps of the credential that opened it, so that its rights can be loaded again without the credential's
-// value: a reference to the stored key, the claims of the token, or the super-admin in a tenant; and what a ticket narrows
-// the stream to. Pure; resolve-opener.ts resolves it to a caller. Contract: browsers#tickets.
+// The part of a credential that a stream keeps, so that its rights can be loaded again without the credential's value: a
+// reference to the stored key, the claims of the token, or the super-admin in a tenant; and what a ticket narrows the stream to.
+// Pure; resolve-opener.ts resolves it to a caller.
+// Contract: browsers#tickets.
 import type { StoredKind } from './credential-kinds.ts';
 import type { Claims } from './jwt.ts';
 
@@ -16,10 +17,13 @@ export interface Narrowing {
   follow: Follow | null;
 }
 
-/** Where a stream begins and what it shows of the feed of changes; null for live events alone. */
+/** Where a stream begins and what it shows of the feed of changes; null for a stream of live events only. */
 export interface Follow {
   since: string | null;
-  /** A cursor that no stream begins before: a ticket's `since`, or when it was made. Null without `since`. */
+  /**
+   * A cursor: no stream begins before it. It is the ticket's `since`, or the time when the ticket was made. Null without
+   * `since`.
+   */
   from: string | null;
   filters: string | null;
   /** A view's slug. */
@@ -35,8 +39,8 @@ export function admits(names: readonly string[] | null, name: string): boolean {
 }
 
 /**
- * Whether an event that is not of a record is among what is narrowed to. It has no values that a condition or a view could be asked
- * of, and messages and notices have no entity either; but a type that the narrowing names is admitted.
+ * Whether the narrowing admits an event that is not the change of a record. Such an event has no values that a condition or view
+ * could be applied to, and messages and notices have no entity either; but a type that the narrowing names is admitted.
  */
 export function admitsOther({ entities, events, follow }: Narrowing, type: string): boolean {
   if (events?.includes(type) === true) return true;
@@ -50,7 +54,7 @@ export interface UsedTicket {
   narrowing: Narrowing;
 }
 
-/** Equal for openers with the same rights. A user token counts as its session, which a refresh does not end. */
+/** A key that is equal for openers with the same rights. A user token counts as its session, which a refresh does not end. */
 export function openerKey(opener: Opener): string {
   if (opener.kind === 'super_admin') return `super_admin ${opener.tenantId}`;
   if (opener.kind !== 'token') return `${opener.kind} ${opener.hash}`;

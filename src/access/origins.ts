@@ -1,7 +1,7 @@
-// Which web pages may use a credential, by the Origin header that browsers send. A public key's own list decides alone: a
-// key without one is for programs and works everywhere. For all other credentials it is the tenant's `allowedOrigins`,
-// which cors.ts grants to pages; tickets and WebSockets, which CORS does not guard, are refused here. Origins are compared
-// as text: no wildcard, no `null`. MCP accepts the service's own origin and listed ones. Failures: 403.
+// Which web pages may use a credential, by the Origin header that browsers send. For a public key, only its own list decides: a
+// key without a list is for programs and works everywhere. For all other credentials, the tenant's `allowedOrigins` decides:
+// cors.ts lets these pages read responses, and tickets and WebSockets, which CORS does not protect, are refused here. Origins
+// are compared as text: no wildcard, no `null`. MCP accepts the service's own origin and listed ones. Failures: 403.
 // Contract: browsers#origins, decisions#keys, decisions#mcp.
 import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';
@@ -11,10 +11,10 @@ import type { Caller } from './caller.ts';
 import { isListedAnywhere } from './listed-origins.ts';
 import { authorityOf, hostOf } from './request-context.ts';
 
-/** What a list of origins contains otherwise is refused with this message. */
+/** The message for an invalid list of origins. */
 export const ORIGINS_RULE = 'must be a list of origins, such as https://app.example.com';
 
-/** A URL's host may contain more, such as `*`. */
+/** The characters of a host name; the host of a URL may contain others, such as `*`. */
 const HOST_NAME = /^(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])$/;
 
 /** Whether a string is an origin as browsers send it: scheme, host, and the port unless it is the default. */
@@ -45,8 +45,8 @@ export function originsOf({ publicKey, tenant }: Pick<Caller, 'publicKey' | 'ten
 }
 
 /**
- * Whether a page may use a credential where CORS does not guard it. A tenant without origins has not said who may use its
- * other credentials than tickets.
+ * Whether a page may use a credential where CORS does not protect it. If a tenant has no list of origins, this restricts only
+ * tickets.
  */
 export function isPageAllowed(caller: Caller, { origin, isOwn }: Page, isByTicket: boolean): boolean {
   const origins = originsOf(caller);
@@ -65,8 +65,8 @@ export function requireAllowedOrigin(app: App, request: Request, caller: Caller)
 const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]', '::1'];
 
 /**
- * 403 unless the request's host is the service's, and its origin, if it has one, the service's or a listed one: a defence
- * against DNS rebinding. A service that listens on a public address without BASE_URL accepts every host name. True when the
+ * 403 unless the request's host is the service's and its origin, if any, is the service's or a listed one: a defence against DNS
+ * rebinding. A service that listens on a public address without BASE_URL accepts every host name. Resolves to true when the
  * origin is the service's own; otherwise the caller's tenant must list it.
  */
 export async function requireKnownOrigin(app: App, request: Request): Promise<boolean> {

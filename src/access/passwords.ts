@@ -10,7 +10,7 @@ const HASH_BYTES = 32;
 const SALT_BYTES = 16;
 /** Half of the CPUs, so that the others keep serving. */
 const CONCURRENCY = Math.max(1, Math.floor(availableParallelism() / 2));
-/** Of one share: about two seconds of work per slot. */
+/** How many may wait in one share: about two seconds of work per slot. */
 const WAITING_MAX = 50 * CONCURRENCY;
 const WAIT_MS = 10_000;
 const semaphore = new Semaphore({

@@ -15,7 +15,7 @@ export interface RateWindow {
   key: string;
   quota: number;
   windowS: number;
-  /** The tenant whose quota of requests it is. */
+  /** The tenant whose quota of requests this is. */
   tenantId?: string;
 }
 

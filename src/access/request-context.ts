@@ -1,5 +1,5 @@
-// The context of a request: its id, the client's address, response headers. The id is that of a valid
-// `X-Request-Id`; TRUST_PROXY is the number of trusted proxies. Also removes secrets from logged paths.
+// The context of a request: its id, the client's address, response headers. The id is taken from a valid `X-Request-Id`, or made
+// here; TRUST_PROXY is the number of trusted proxies. Also removes secrets from logged paths.
 // Contract: decisions#configuration, decisions#responses.
 import ipaddr from 'ipaddr.js';
 import { LIMITS } from '../limits.ts';
@@ -11,17 +11,17 @@ import type { Caller } from './caller.ts';
 
 const REQUEST_ID = new RegExp(`^[A-Za-z0-9._-]{1,${LIMITS.requestId.max}}$`);
 
-/** Characters of an address in logs and lists. */
+/** The most characters of an address in logs and lists. */
 const ADDRESS_MAX = 64;
 
 export interface RequestContext {
   requestId: string;
   address: string;
-  /** What limits count by: see `networkOf`. */
+  /** The network by which limits count: see `networkOf`. */
   network: string;
   /** The trace that the request continues or begins; null without one. */
   trace: Trace | null;
-  /** Among the requests that are handled at once; undefined when there was none left. */
+  /** The request's place among those that are handled at once; undefined when none was free. */
   place?: RequestPlace;
   /** Set by authentication. */
   caller?: Caller;
@@ -57,7 +57,7 @@ export function attachCaller(request: Request, caller: Caller): void {
   if (context !== undefined) context.caller = caller;
 }
 
-/** The place of a request, whose body counts with it; undefined for one that did not come over the network. */
+/** The place of a request, against which its body counts; undefined for a request that did not come over the network. */
 export function placeOf(request: Request): RequestPlace | undefined {
   return contexts.get(request)?.place;
 }
@@ -79,7 +79,7 @@ export function attachNamedTenant(request: Request, tenant: Tenant): void {
   if (context !== undefined) context.namedTenant = tenant;
 }
 
-/** What log lines say about who made the request. */
+/** The members of log lines that describe the caller. */
 export function callerFields({ caller, asRole, address }: RequestContext) {
   const credential = caller === undefined ? null : { kind: caller.kind, id: caller.id };
   return {
@@ -104,7 +104,7 @@ export function markQueryRefused(request: Request, operationId: string): void {
 /** Requests that continue an authenticated one. */
 const continuations = new WeakSet<Request>();
 
-/** Lets another request continue this one: with its context, and without another authentication. */
+/** Lets another request continue this one, with its context and without another authentication. */
 export function continueRequest(from: Request, to: Request): void {
   shareRequestContext(from, to);
   continuations.add(to);
@@ -141,8 +141,8 @@ export function clientNetworkOf(request: Request): string {
 }
 
 /**
- * An IPv4 address, or the /64 network of an IPv6 one: whoever has one address of it has all, so that limits by the single
- * address would not limit. Some proxies add the client's port. Other text as it is, bounded.
+ * An IPv4 address, or the /64 network of an IPv6 address: whoever has one address of such a network has all of them, so limits
+ * per address would not limit. Some proxies add the client's port. Other text is kept as it is, shortened.
  */
 export function networkOf(address: string): string {
   // Most addresses are plain IPv4.

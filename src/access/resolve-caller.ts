@@ -18,12 +18,15 @@ import { isAdminRole, rightsOf, rolesOf } from './role-store.ts';
 import { requireLiveSession } from './user-sessions.ts';
 
 const CACHED_CREDENTIALS = 20_000;
-/** A key of an API, and a bot, has permissions of up to 64 KiB, and a tenant tens of thousands of keys. */
+/**
+ * The sizes of cache entries: a key of an API, or a bot, has permissions of up to 64 KiB, and a tenant has tens of thousands of
+ * keys.
+ */
 const BYTES = {
   max: LIMITS.key.cachedBytesMax,
   of: (row: unknown): number => (row === undefined ? 0 : jsonBytes(row)),
 };
-/** Credentials that one statement looks up. */
+/** The most credentials that one statement looks up. */
 const LOOKUPS_MAX = 64;
 const cachesOf = perApp((app) => ({
   stored: app.invalidations.cache<StoredRow | undefined>('credential', CACHED_CREDENTIALS, BYTES),
@@ -54,11 +57,11 @@ export function tokensOf(app: App): Tokens {
   return cachesOf(app).tokens;
 }
 
-/** The same object each time, so that what is derived from rights can be kept by it. */
+/** Always the same object, so that values derived from rights can be cached by it. */
 const NONE = {};
 const API_CALLER = { email: null, isTenantAdmin: false, triggeredBy: 'api' } as const;
 
-// Keys and sessions, found by their hash.
+// Keys and sessions, which are found by their hash.
 
 interface StoredRow {
   /** In hexadecimal. */
@@ -69,7 +72,7 @@ interface StoredRow {
 }
 
 interface StoredCredential<Row extends StoredRow = StoredRow> {
-  /** Ends with `=`; the hashes are appended. */
+  /** The statement without its end: it ends with `=`, and the hashes are appended. */
   select: Sql;
   toCaller(app: App, tenant: Tenant, row: Row, scope: PublicScope): TenantCaller | Promise<TenantCaller>;
 }
@@ -134,7 +137,7 @@ export function isStored(kind: string): kind is StoredKind {
   return Object.hasOwn(STORED, kind);
 }
 
-/** The caller of the key or session with this hash, in hexadecimal; `isUse` unless it is only asked about. 401. */
+/** The caller of the key or session with this hash, in hexadecimal. `isUse` is false for a check that is not a use. 401. */
 export async function storedCaller(
   app: App,
   kind: StoredKind,
@@ -151,7 +154,7 @@ export async function storedCaller(
   return toCaller(app, tenant, row, scope);
 }
 
-/** Concurrent lookups share a statement, so that a client that tries many keys needs fewer of them. */
+/** Concurrent lookups share a statement, so that a client that tries many keys causes fewer statements. */
 const lookups = new SharedStatements<string, StoredRow | null>({ itemsMax: LOOKUPS_MAX });
 
 async function findStored(app: App, kind: StoredKind, hash: string): Promise<StoredRow | undefined> {
@@ -164,7 +167,7 @@ async function findStored(app: App, kind: StoredKind, hash: string): Promise<Sto
   return found ?? undefined;
 }
 
-/** Whether the cached key or session with this hash is good now; false when it is not cached. */
+/** Whether the cached key or session with this hash is valid now; false when it is not cached. */
 export function isStoredKnownGood(app: App, kind: StoredKind, hash: string): boolean {
   const row = cachesOf(app).stored.peek(hash);
   if (row === undefined || isPast(row.expires_at)) return false;
@@ -189,7 +192,7 @@ async function platformKeyCaller(app: App, tenant: Tenant, row: PlatformKeyRow):
   return { ...API_CALLER, kind: 'platform_key', id, apiId, tenant, role, rights };
 }
 
-/** Has the read permissions of its role. */
+/** The caller of a public key: it has the read permissions of its role. */
 async function publicKeyCaller(app: App, tenant: Tenant, row: PublicKeyRow, scope: PublicScope): Promise<TenantCaller> {
   const role = (await rolesOf(app, tenant)).byId.get(row.role_id);
   const { id, scopes } = row;
@@ -232,7 +235,7 @@ async function tokenCaller(app: App, token: string): Promise<TenantCaller> {
   return callerOfClaims(app, claims);
 }
 
-/** The caller of a verified token; `isUse` unless it is only asked about. 401 when it has expired or ended. */
+/** The caller of a verified token. `isUse` is false for a check that is not a use. 401 when the token has expired or ended. */
 export async function callerOfClaims(app: App, claims: Claims, isUse = true): Promise<TenantCaller> {
   const tenant = await tenantById(app, claims.tenantId);
   if (tenant === null || claims.expiresAtS * 1_000 <= Date.now()) throw unauthorized();

@@ -1,6 +1,7 @@
 // Makes the opener of a stream from a credential, and resolves it to its caller: when the stream begins, and again whenever
-// rights may have changed. A user token is kept as its session, so that a stream outlasts a refresh and ends with the
-// session. Failures: 401 when the credential is revoked or expired. Contract: browsers#tickets, decisions#changes-of-rights.
+// rights may have changed. A user token is stored as its session, so that a stream outlasts a refresh and ends with the session.
+// Failures: 401 when the credential is revoked or expired.
+// Contract: browsers#tickets, decisions#changes-of-rights.
 import type { App } from '../app.ts';
 import { forbidden, unauthorized } from '../errors.ts';
 import { sha256 } from '../runtime/tokens.ts';
@@ -11,7 +12,7 @@ import type { Opener } from './opener.ts';
 import { callerOfClaims, isStored, isStoredKnownGood, storedCaller, tokensOf } from './resolve-caller.ts';
 import { currentClaim, isSessionKnownLive } from './user-sessions.ts';
 
-/** The opener that a credential of the tenant makes. */
+/** The opener for a credential of the tenant. */
 export async function openerOf(app: App, tenantId: string, { kind, value }: Credential): Promise<Opener> {
   if (kind === 'super_admin') return { kind, tenantId };
   if (kind === 'token') {
@@ -23,7 +24,7 @@ export async function openerOf(app: App, tenantId: string, { kind, value }: Cred
   return { kind, hash: sha256(value).toString('hex') };
 }
 
-/** The caller with its present rights on streams. 401 when the credential is revoked or expired. */
+/** The caller with its current rights on streams. 401 when the credential is revoked or expired. */
 export async function callerOfOpener(app: App, opener: Opener): Promise<TenantCaller> {
   if (opener.kind === 'super_admin') {
     const tenant = await tenantById(app, opener.tenantId);
@@ -38,8 +39,8 @@ export async function callerOfOpener(app: App, opener: Opener): Promise<TenantCa
 }
 
 /**
- * Whether the opener's credential is known to be neither revoked nor expired, without asking the database: false while
- * revocations cannot be announced. A use of the credential, like resolving it.
+ * Whether the opener's credential is known to be neither revoked nor expired, without a query: false while revocations cannot be
+ * announced. Counts as a use of the credential, like resolving it.
  */
 export function isKnownGood(app: App, opener: Opener): boolean {
   if (!app.broker.connected()) return false;

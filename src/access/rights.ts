@@ -12,7 +12,7 @@ export interface Rights {
   readonly isUnlimited: boolean;
   /** Operations by resource. `*` means every entity, `view:*` every view. */
   readonly permissions: Readonly<Record<string, readonly Operation[]>>;
-  /** By entity. */
+  /** The restrictions by entity. */
   readonly restrictions: Readonly<Record<string, EntityRestriction>>;
 }
 
@@ -56,7 +56,7 @@ export function isFieldVisible(restriction: EntityRestriction | undefined, key: 
   return restriction.excludeFields?.includes(key) !== true;
 }
 
-/** The read permissions alone. Full rights become `*`: every entity, but no view. */
+/** Only the read permissions. Full rights become `*`: every entity, but no view. */
 export function readRightsOf({ permissions, restrictions }: Rights): Rights {
   const readable = Object.entries(permissions).filter(([, operations]) => operations.includes('read'));
   return {

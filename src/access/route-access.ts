@@ -32,7 +32,7 @@ export type TenantAccess = 'tenant' | 'admin' | 'ticket';
 /** Routes of the platform, whose caller may have no tenant. */
 export type PlatformAccess = Exclude<Access, TenantAccess | 'open'>;
 
-/** The scope that an admin key needs where it is sent together with the super-admin secret. */
+/** The scope that an admin key needs when it is sent together with the super-admin secret. */
 const KEY_SCOPES = {
   'admin-keys:read': 'platform:read',
   'admin-keys:write': 'platform:write',

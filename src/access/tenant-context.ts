@@ -19,9 +19,9 @@ export async function requireSameTenant(app: App, request: Request, bound: Tenan
 }
 
 /**
- * The tenant that a request without a credential names by header or host; null when it names none, 404 for an unknown
- * slug. The rest of the request counts for the strangers who name this tenant: a burst of sign-ins, from whichever addresses,
- * delays further ones to the same tenant, and neither the tenant's own calls nor other tenants.
+ * The tenant that a request without a credential names by header or host; null when it names none, 404 for an unknown slug. From
+ * here on the request counts as work of the anonymous clients of this tenant: a burst of sign-ins, from whichever addresses,
+ * delays other sign-ins to the same tenant, but neither the tenant's own calls nor other tenants.
  */
 export async function namedTenant(app: App, request: Request): Promise<Tenant | null> {
   const tenant = (await tenantInHeaders(app, request)) ?? (await tenantOfHost(app, request));
@@ -32,8 +32,8 @@ export async function namedTenant(app: App, request: Request): Promise<Tenant | 
 }
 
 /**
- * The tenant that a request names by header; null when it names none, 404 for an unknown slug. The super-admin acts only
- * in such a tenant: a host name could belong to a tenant that took it over.
+ * The tenant that a request names by header; null when it names none, 404 for an unknown slug. The super-admin acts only in a
+ * tenant named by header: a host name could belong to a tenant that has taken it over.
  */
 export async function tenantInHeaders(app: App, request: Request): Promise<Tenant | null> {
   const slug = slugFromHeaders(request.headers);

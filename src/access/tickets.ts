@@ -1,7 +1,8 @@
-// Tickets: each opens one stream or one WebSocket within 30 seconds, for pages that cannot send a credential with it. A
-// ticket is deleted when it is presented, in Postgres, so that of two processes one gets it; only its hash is stored. The
-// stream has the rights of the credential that made the ticket, as they are while it is open.
-// Failures: 401 for a ticket that is unknown, used or expired; 429 when too many are unused. Contract: browsers#tickets.
+// Tickets: each opens one stream or one WebSocket within 30 seconds, for pages that cannot send a credential with it. A ticket
+// is deleted in Postgres when it is presented, so that only one of two processes can use it; only its hash is stored. The stream
+// has the current rights of the credential that made the ticket, as long as it is open.
+// Failures: 401 for a ticket that is unknown, used or expired; 429 when too many are unused.
+// Contract: browsers#tickets.
 import type { App } from '../app.ts';
 import { rateLimited, unauthorized } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -55,7 +56,7 @@ export async function issueTicket(
   return { ticket, expiresAt: (row as { expiresAt: string }).expiresAt };
 }
 
-/** Uses a ticket up, even if no stream opens. Resolves to its caller. 401. */
+/** Consumes a ticket, even if no stream opens. Resolves to its caller. 401. */
 export async function useTicket(app: App, ticket: string): Promise<TenantCaller & { ticket: UsedTicket }> {
   if (!isTicket(ticket)) throw invalidTicket();
   const row = await app.db.first<Narrowing & { opener: Opener; is_live: boolean }>(sql`

@@ -1,7 +1,8 @@
-// The sessions of users: each sign-in is one, which its tokens name. A refresh begins a new generation of the session, and
-// tokens of the one before end a minute later. Cached by process until the session changes; a session that was ended has
-// no row. Times are milliseconds since the epoch unless named otherwise.
-// Failures: 401. Contract: browsers#sessions.
+// The sessions of users: each sign-in is a session, which its tokens name. A refresh begins a new generation of the session, and
+// tokens of the previous generation end a minute later. Each process caches a session until it changes; a session that was ended
+// has no row. Times are milliseconds since the epoch unless named otherwise.
+// Failures: 401.
+// Contract: browsers#sessions.
 import { type App, perApp } from '../app.ts';
 import { unauthorized } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -27,7 +28,7 @@ const cacheOf = perApp((app) => app.invalidations.cache<Session | undefined>('se
 
 const keyOf = (tenantId: string, sessionId: string): string => `${tenantId}:${sessionId}`;
 
-/** Who a session belongs to. */
+/** The user to whom a session belongs. */
 interface Owner {
   tenantId: string;
   userId: string;
@@ -44,7 +45,7 @@ async function sessionOf(app: App, { tenantId, userId }: Owner, id: string): Pro
   return isLive ? session : undefined;
 }
 
-/** Whether the user's cached session is live now; false when it is not cached. A use of it. */
+/** Whether the user's cached session is live now; false when it is not cached. Counts as a use of the session. */
 export function isSessionKnownLive(app: App, { tenantId, userId }: Owner, id: string): boolean {
   const session = cacheOf(app).peek(keyOf(tenantId, id));
   if (session === undefined || session.user_id !== userId || Date.parse(session.expires_at) <= Date.now()) return false;
@@ -91,7 +92,7 @@ export async function openSession(
 ): Promise<SessionClaim | undefined> {
   const id = newId();
   const own = sql`tenant_id = ${tenant.id}::uuid and user_id = ${user.id}::uuid`;
-  // The lock orders this with a change of the password, which ends the sessions.
+  // The lock serializes this with a change of the password, which ends the sessions.
   const row = await app.db.first<{ ended: string[] }>(sql`
     with signed_in as (
       select id from ${identifier(tenant.schema, 'users')}
@@ -117,8 +118,8 @@ export async function openSession(
 }
 
 /**
- * Begins a new generation whose tokens expire at a time, in Unix seconds; a token that has been superseded within the last
- * minute joins the current one. 401 when the session has ended, or its sign-in is too long ago.
+ * Begins a new generation whose tokens expire at a time in Unix seconds. A token that was superseded within the last minute
+ * joins the current generation. 401 when the session has ended, or its sign-in is too long ago.
  */
 export async function refreshSession(
   app: App,
@@ -146,7 +147,7 @@ export async function refreshSession(
   return { id, generation: row.generation };
 }
 
-/** Ends sessions of a user: one, or all. Resolves to the ids of those that it ended. */
+/** Ends one or all sessions of a user. Resolves to the ids of the ended sessions. */
 export async function endSessions(app: App, tenant: Tenant, userId: string, id?: string): Promise<string[]> {
   const rows = await app.db.rows<{ id: string }>(sql`
     delete from platform.user_sessions
@@ -158,7 +159,7 @@ export async function endSessions(app: App, tenant: Tenant, userId: string, id?:
   return ids;
 }
 
-/** Ends all sessions of a user whose tokens a change of the user ends, in its transaction. */
+/** Ends all sessions of a user, in the transaction of a change of the user that ends the tokens. */
 export async function dropSessions(tx: Tx, tenant: Pick<Tenant, 'id'>, userId: string): Promise<void> {
   await tx.rows(sql`
     delete from platform.user_sessions where tenant_id = ${tenant.id}::uuid and user_id = ${userId}::uuid`);

@@ -1,5 +1,5 @@
 // The secrets that sign webhooks. A subscription whose secret was replaced also has the previous secret, until that expires.
-// Receivers accept either meanwhile.
+// Until then, deliveries are signed with both.
 // Contract: decisions#webhooks-for-others.
 import { type Sql, sql } from '../runtime/sql.ts';
 

@@ -1,15 +1,15 @@
-// Large bodies, handed to the server in pieces as their reader takes them. What has been taken is released, and what has
-// not is counted for its tenant (src/runtime/unread-responses.ts).
+// Large bodies, handed to the server in pieces as their reader takes them. Bytes that have been taken are released; bytes that
+// have not count for their tenant (src/runtime/unread-responses.ts).
 // Contract: neighbours#byte-budgets.
 import { LIMITS } from '../limits.ts';
 import { slices } from '../runtime/slices.ts';
 import { type Unread, unreadResponses } from '../runtime/unread-responses.ts';
 import { bodyOf, withStream } from './reply.ts';
 
-/** What the runtime holds of a body whose client takes nothing: one piece. */
+/** How much the runtime buffers of a body whose client reads nothing. */
 const PIECE_BYTES = 65_536;
 
-/** The response; a large one is counted for this share until its reader has taken it. `onCut` is called if it is given up. */
+/** The response. A large one is counted for this share until its reader has taken it; `onCut` is called if it is aborted. */
 export function asRead(response: Response, share: string, onCut: () => void): Response {
   const body = bodyOf(response);
   if (body === undefined || body.bytes < LIMITS.response.unreadFrom) return response;
@@ -20,8 +20,8 @@ export function asRead(response: Response, share: string, onCut: () => void): Re
 }
 
 /**
- * A stream whose events are replaced by what `expand` makes of them. A large one is counted until the reader has taken it, and
- * the next one is not made before that.
+ * A stream in which `expand` replaces each event. A large result is counted until the reader has taken it, and the next one is
+ * made only then.
  */
 export function expandedAsRead(
   events: ReadableStream<Uint8Array>,
@@ -40,13 +40,16 @@ export function expandedAsRead(
 
 interface Reading {
   share: string;
-  /** Called when it is given up. */
+  /** Called when the response is aborted. */
   onCut: () => void;
-  /** Called when its reader has gone, too. */
+  /** Also called when the reader has gone. */
   ended?: () => void;
 }
 
-/** A stream of these chunks, then of those that `next` makes, until it makes none. Holds nothing else ahead of its reader. */
+/**
+ * A stream of these chunks, then of the chunks that `next` makes, until it makes none. It holds nothing else ahead of its
+ * reader.
+ */
 function streamOf(
   first: readonly Uint8Array[],
   next: () => Promise<readonly Uint8Array[] | undefined>,

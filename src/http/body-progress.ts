@@ -1,13 +1,14 @@
-// A body that arrives too slowly: after the first 30 seconds it must have had 1 KiB a second on average, so that a client
-// cannot hold a connection, and the memory of what it has sent, for ever. Time in which the reader takes nothing does not
-// count, such as that of an import whose batches wait. Times are milliseconds.
-// Failures: 408; the response closes the connection. Contract: neighbours#byte-budgets.
+// Refuses a body that arrives too slowly: after the first 30 seconds it must have arrived at 1 KiB a second on average, so that
+// a client cannot hold a connection, and the memory of the bytes it has sent, for ever. Time in which the reader takes nothing
+// does not count, such as that of an import whose batches wait. Times are milliseconds.
+// Failures: 408; the response closes the connection.
+// Contract: neighbours#byte-budgets.
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 
 const { graceMs, bytesPerSecond } = LIMITS.body;
-/** Between two checks of a body that is late while its reader takes nothing. */
+/** The time between two checks of a body that is late while its reader takes nothing. */
 const CHECK_MS = 1_000;
 
 /** How long a body may take until `bytes` of it have arrived. */
@@ -26,7 +27,7 @@ export async function readWithin<T>(reading: Promise<T>, ms: number): Promise<T>
   }
 }
 
-/** The chunks of a body while it arrives fast enough. 408 otherwise. Many small chunks give way to other requests. */
+/** The chunks of a body while it arrives fast enough, else 408. Yields to other requests between many small chunks. */
 export async function* steady(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
   const reader = body.getReader();
   const progress = new Progress(() => void reader.cancel().catch(() => undefined));
@@ -44,7 +45,7 @@ export async function* steady(body: ReadableStream<Uint8Array>): AsyncGenerator<
     }
   } finally {
     progress.end();
-    // The rest is not read; the connection may be gone already.
+    // The rest is not read; the connection may already be closed.
     if (!isDone) void reader.cancel().catch(() => undefined);
   }
 }
@@ -66,7 +67,7 @@ class Progress {
     this.#waitingSince = performance.now();
   }
 
-  /** A chunk has arrived, or the end. Throws 408 when it is late. */
+  /** Called when a chunk or the end has arrived. Throws 408 when it is late. */
   received(bytes: number): void {
     this.#waitedMs = this.#waited();
     this.#waitingSince = undefined;

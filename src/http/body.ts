@@ -1,6 +1,7 @@
-// Reads a JSON request body: size, content type, encoding. What JSON.parse accepts but the service does not is in
-// json-object.ts.
-// Failures: 400, 408, 413, 415. Contract: decisions#responses, neighbours#byte-budgets.
+// Reads a JSON request body: size, content type, encoding. json-object.ts refuses what JSON.parse accepts but the service does
+// not.
+// Failures: 400, 408, 413, 415.
+// Contract: decisions#responses, neighbours#byte-budgets.
 import { placeOf } from '../access/request-context.ts';
 import { invalid, invalidField, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -13,10 +14,13 @@ import { parseObject } from './json-object.ts';
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 
-/** Bytes of a body that takes long enough to parse to wait for a turn. */
+/** A body of this many bytes takes long enough to parse that it waits for a turn. */
 const LARGE = 16_384;
 
-/** Of its bytes, what a body takes until its request is answered: while that waits, as a text and as the values in it. */
+/**
+ * The memory of a body as a multiple of its bytes, until its request is answered: while the request waits, the text and its
+ * values.
+ */
 const HELD = 2;
 
 /** The body as an object of at most `maxBytes`. */
@@ -25,7 +29,7 @@ export async function readJson(request: Request, maxBytes: number): Promise<Json
     throw new ServiceError('UNSUPPORTED_MEDIA_TYPE', 'send the body as Content-Type: application/json');
   }
   const bytes = await readBytes(request, maxBytes);
-  // Decoding and parsing a megabyte takes up to 30 ms, and what follows as long: many bodies that arrive together take turns.
+  // Decoding and parsing a megabyte takes up to 30 ms, and its use takes as long: many bodies that arrive together take turns.
   if (bytes.length >= LARGE) await giveWay();
   const parsed = await parseObject(decode(bytes));
   if ('problems' in parsed) throw invalid(parsed.problems);
@@ -39,8 +43,8 @@ export function hasNoBody({ headers }: Request): boolean {
 }
 
 /**
- * How many bytes of a long body may still arrive after a response that comes before its end; 0 of one that is not long, which
- * the runtime takes in anyway. It throws away what follows, but that takes its time, at any speed and for ever.
+ * How many bytes of a long body may still arrive after a response that is sent before the body's end; 0 for a body that is not
+ * long, which the runtime accepts anyway. The runtime discards the rest of a long body, but at any speed and for ever.
  */
 export function bytesAfterResponse({ headers, bodyUsed }: Request, { status }: Response): number {
   if (status < 400 && bodyUsed) return 0;
@@ -49,14 +53,14 @@ export function bytesAfterResponse({ headers, bodyUsed }: Request, { status }: R
   return declared > LIMITS.body.takenIn.declared ? declared : 0;
 }
 
-/** The raw bytes. Stops reading at `maxBytes`; rejects a compressed body. */
+/** Reads the raw bytes. Stops at `maxBytes`; rejects a compressed body. */
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
   requireIdentityEncoding(request);
   const declared = request.headers.get('content-length');
   if (declared !== null && Number(declared) > maxBytes) throw tooLarge(maxBytes);
   const arriving = placeOf(request)?.receiving();
   try {
-    // Reading a whole body is faster.
+    // Reading the body whole is faster.
     if (declared !== null && Number(declared) <= LIMITS.body.wholeMax) {
       arriving?.add(Number(declared));
       const bytes = await readWithin(request.arrayBuffer(), deadlineOf(Number(declared)));
@@ -75,7 +79,7 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
   }
 }
 
-/** Grows as bytes arrive, so that chunks of a byte take no more memory than large ones. */
+/** Collects chunks into a buffer that grows, so that chunks of a byte take no more memory than large ones. */
 async function collect(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   maxBytes: number,

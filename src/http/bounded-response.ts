@@ -1,7 +1,8 @@
-// Responses whose size depends on stored data: at most LIMITS.response.bytesMax bytes of JSON. An operation that has read
-// much marks its result as large; it is then written in pieces, so that the event loop is free between them, and is
-// counted as it is written.
-// Failures: 400 for a larger response. Contract: neighbours#byte-budgets.
+// Responses whose size depends on stored data: at most LIMITS.response.bytesMax bytes of JSON. An operation that has read many
+// bytes marks its result as large. A large result is written in pieces, so that the event loop is free between them, and its
+// bytes are counted as it is written.
+// Failures: 400 for a larger response.
+// Contract: neighbours#byte-budgets.
 import { invalidField, type ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { ByteBudget } from '../runtime/byte-budget.ts';
@@ -19,12 +20,12 @@ export function responseTooLarge(): ServiceError {
   );
 }
 
-/** For the bytes of a response, before it is built. */
+/** The budget for the bytes of a response, before it is built. */
 export function responseBudget(): ByteBudget {
   return new ByteBudget(bytesMax, responseTooLarge);
 }
 
-/** For the bytes that statements receive for a response: stored data is written less tightly than a response. */
+/** The budget for the bytes that statements receive for a response: stored data is written less compactly than a response. */
 export function receivedBudget(max: number = receivedMax): ByteBudget {
   return new ByteBudget(max, responseTooLarge);
 }
@@ -50,7 +51,7 @@ export async function okList<const T extends object>(items: readonly T[]): Promi
   return okBytes(await written({ success: true, data: items }, unlimited, LIST_LEVELS));
 }
 
-/** The JSON of a result in UTF-8, and the same as the content of a JSON string. */
+/** The JSON of a result in UTF-8, and the same JSON as the content of a JSON string. */
 export interface JsonTwice {
   json: Uint8Array[];
   escaped: Uint8Array[];
@@ -72,7 +73,7 @@ export async function jsonTwice(data: object): Promise<JsonTwice> {
   return { json, escaped };
 }
 
-/** The JSON of a value that is not a response's data, of so many levels; what is deeper is one piece. */
+/** The JSON of a value that is not a response's data, split down to this many levels; deeper values are one piece. */
 export async function jsonInPieces(
   value: object,
   budget: ByteBudget,
@@ -81,7 +82,7 @@ export async function jsonInPieces(
   return Buffer.concat(await written(value, budget, levels));
 }
 
-/** A text in UTF-8, in pieces between which the event loop turns. */
+/** A text in UTF-8, in pieces between which the event loop runs. */
 export async function utf8InPieces(text: string): Promise<Uint8Array[]> {
   const pieces: Uint8Array[] = [];
   for (let start = 0, end = 0; end < text.length; start = end) {
@@ -120,14 +121,14 @@ async function written(value: unknown, budget: ByteBudget, levels = LEVELS): Pro
 }
 
 const CHUNK_CHARACTERS = 262_144;
-/** The envelope, a page, its items, a record, its relations, and the same of a related record: what is deeper is one piece. */
+/** The levels that are split: the envelope, a page, its items, a record, its relations, and the same of a related record. */
 const LEVELS = 8;
-/** The envelope and the list. */
+/** The levels of a list: the envelope and the list. */
 const LIST_LEVELS = 2;
 
-/** About as many characters of JSON are written at once: that takes some microseconds. */
+/** About how many characters of JSON are written at once: that takes some microseconds. */
 const SMALL = 4_096;
-/** Characters of a number, of the name and separators of a member. */
+/** Characters assumed for a number, and for the name and separators of a member. */
 const FEW = 8;
 
 /** What remains of the characters after a value's JSON; negative when they do not suffice. */

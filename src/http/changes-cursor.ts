@@ -1,7 +1,8 @@
-// Cursors of the feed: sealed, so that they tell nothing, and bound to a tenant. A cursor holds a position and the key of the
-// rights that its caller had. Every answer with records carries one in `Changes-Cursor`, taken before the records are read:
-// whoever follows from it misses nothing that the answer did not hold. It costs no query while a recent head is known.
-// Failures: 400 for what is no cursor, 403 for another tenant's, 410 for one older than the events that are kept.
+// Cursors of the feed: sealed, so that they reveal nothing, and bound to a tenant. A cursor contains a position and the key of
+// the rights that its caller had. Every response with records has a cursor in `Changes-Cursor`, taken before the records are
+// read: a follower that starts from it misses nothing that the response did not contain. It costs no query while a recent head
+// is known.
+// Failures: 400 for a text that is not a cursor, 403 for another tenant's, 410 for one older than the kept events.
 // Contract: feed#cursors.
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import type { TenantCaller } from '../access/caller.ts';
@@ -16,14 +17,14 @@ import { LIMITS } from '../limits.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { keptSince, type Tenant } from '../tenants/tenants.ts';
 
-/** What a cursor holds: how far its bearer has read, and the rights with which. */
+/** The content of a cursor: how far its bearer has read, and with which rights. */
 export interface ChangesCursor {
   position: FeedPosition;
   rightsKey: string;
 }
 
 const HEADER = 'Changes-Cursor';
-/** For the API document. */
+/** The response header for the API document. */
 export const CHANGES_CURSOR = {
   [HEADER]: 'where to follow the changes from; not sent to a public key without the scope `channels:read`',
 };
@@ -31,11 +32,11 @@ export const CHANGES_CURSOR = {
 const ALGORITHM = 'aes-256-gcm';
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
-/** All cursors have a multiple of this length, which so tells nothing of what few transactions at once are doing. */
+/** The length of every cursor is a multiple of this, so that it does not reveal how many transactions are running. */
 const BLOCK = 192;
 const RADIX = 36;
 
-/** The first JWT secret seals, all of them open. */
+/** The first JWT secret seals cursors; all of them open cursors. */
 const keysOf = perApp(({ config }) =>
   config.jwtSecrets.map((secret) => new Uint8Array(hkdfSync('sha256', secret, '', 'feed cursor', 32))),
 );
@@ -54,7 +55,7 @@ export function sealCursor(app: App, tenantId: string, { position, rightsKey }: 
 
 type RetainingTenant = Pick<Tenant, 'id' | 'settings'>;
 
-/** 400 naming the parameter, 403 for the cursor of another tenant, 410. */
+/** Opens a cursor. 400 naming the parameter, 403 for the cursor of another tenant, 410. */
 export function openCursor(app: App, tenant: RetainingTenant, text: string, parameter = 'since'): ChangesCursor {
   const cursor = openedCursor(app, tenant, text, parameter);
   const { at } = cursor.position;
@@ -67,7 +68,7 @@ export function openCursor(app: App, tenant: RetainingTenant, text: string, para
   return cursor;
 }
 
-/** The same without 410: where it is, whether or not one can still follow from there. */
+/** Like `openCursor` without the 410: its position, whether or not one can still follow from there. */
 export function openedCursor(app: App, { id }: Pick<Tenant, 'id'>, text: string, parameter = 'since'): ChangesCursor {
   const opened = text.length > LIMITS.changes.cursorMax ? null : opening(keysOf(app), text);
   if (opened === null) throw invalidField(parameter, 'is not a cursor');
@@ -80,10 +81,10 @@ export function openedCursor(app: App, { id }: Pick<Tenant, 'id'>, text: string,
   return { rightsKey, position: { seen: { snapshot: unpacked(snapshot), floor, last }, at, cut } };
 }
 
-/** Many cursors of a page have the same snapshots. */
+/** Cached, because many cursors of a page have the same snapshots. */
 const packedTexts = new WeakMap<object, string>();
 
-/** A snapshot in few characters, however many transactions run: their ids as distances from the first. */
+/** A snapshot in few characters, however many transactions run: their ids are written as distances from the first. */
 function packed(head: Pick<FeedHead, 'snapshot'>): string {
   const known = packedTexts.get(head);
   if (known !== undefined) return known;
@@ -94,7 +95,7 @@ function packed(head: Pick<FeedHead, 'snapshot'>): string {
   return text;
 }
 
-/** As Postgres shows it; cursors of an earlier version have it so. */
+/** The snapshot as Postgres writes it, which is also the form in cursors of an earlier version. */
 function unpacked(text: string): string {
   if (!text.startsWith('~')) return text;
   const [xmin = 0, width = 0, ...distances] = text
@@ -136,10 +137,10 @@ function unsealed(key: Uint8Array, bytes: Buffer): Content | null {
   }
 }
 
-/** By the objects that stay the same while the rights do: those of a cached role or key. */
+/** Keys by the objects that stay the same while the rights do: those of a cached role or key. */
 const knownKeys = new WeakMap<object, WeakMap<object, string>>();
 
-/** Equal for callers that see the same rows and fields of every record. */
+/** A key that is equal for callers that see the same rows and fields of every record. */
 export function rightsKeyOf({ rights, asRole, id, email, role, kind }: TenantCaller): string {
   const key = keyOfRights(rights);
   if (rights.isUnlimited) return key;
@@ -147,7 +148,7 @@ export function rightsKeyOf({ rights, asRole, id, email, role, kind }: TenantCal
   return short(JSON.stringify([key, user]));
 }
 
-/** Of a cursor that belongs to nobody. */
+/** The key for a cursor that belongs to nobody. */
 export function keyOfRights(rights: Rights): string {
   const { permissions, restrictions, isUnlimited } = rights;
   const byRestrictions = knownKeys.get(permissions) ?? new WeakMap<object, string>();
@@ -165,7 +166,7 @@ function short(text: string): string {
   return sha256(text).toString('base64url').slice(0, 16);
 }
 
-/** Whether a cursor is of the caller's rights. */
+/** Whether a cursor was issued under the caller's rights. */
 export function isOfRights({ rightsKey }: ChangesCursor, caller: TenantCaller): boolean {
   return rightsKey === rightsKeyOf(caller) || rightsKey === keyOfRights(caller.rights);
 }
@@ -175,11 +176,11 @@ export function mayFollow({ publicKey, scopes }: Pick<TenantCaller, 'publicKey' 
   return publicKey === undefined || scopes?.includes('channels:read') === true;
 }
 
-/** The sealed cursors of the newest head, which many answers share. */
+/** The sealed cursors of the newest head, which many responses share. */
 const sealedOf = perApp(() => ({ head: null as FeedHead | null, cursors: new Map<string, string>() }));
 
 /**
- * Adds the header to the response; to be called before the records are read. Resolves at once while a recent head is known.
+ * Adds the header to the response. Must be called before the records are read. Resolves at once while a recent head is known.
  */
 export function addChangesCursor(app: App, caller: TenantCaller, request: Request): Promise<void> | undefined {
   if (!mayFollow(caller)) return undefined;

@@ -47,7 +47,7 @@ export function problemsOf(schema: TSchema, value: unknown): Problem[] {
   return violationsOf(schema, value).map(toProblem);
 }
 
-/** The violations of a value; of very many one more than a response lists. */
+/** The violations of a value: at most one more than a response lists. */
 function violationsOf(schema: TSchema, value: unknown): Violation[] {
   return isValid(schema, value) ? [] : [...violationsIn(schema as Schema, value, []).take(LIMITS.problemsMax + 1)];
 }

@@ -1,7 +1,7 @@
-// JSON responses compressed for clients that accept gzip, from 1 KiB on. A response with an ETag is not: its tag would name two
-// bodies. The work, if it is long, is done outside the event loop, in a few places that the tenants share fairly; when none is free, a response
-// goes out as it is rather than late. Credentials come in headers, not in cookies, so that no other page can make a browser send
-// requests whose compressed length tells a secret.
+// JSON responses compressed for clients that accept gzip, from 1 KiB on. A response with an ETag is not compressed: its tag
+// would name two bodies. Long work is done outside the event loop, in a few slots that the tenants share fairly; when no slot is
+// free, the response is sent uncompressed rather than late. Credentials come in headers, not in cookies, so no other page can
+// make a browser send requests whose compressed length reveals a secret.
 // Contract: decisions#responses.
 import { Readable } from 'node:stream';
 import { promisify } from 'node:util';
@@ -11,9 +11,9 @@ import { currentWork } from '../runtime/work.ts';
 import { bodyBytesOf, bodyOf, withBody } from './reply.ts';
 
 const FROM_BYTES = 1_024;
-/** The quickest level: it takes 33 µs for a list of 20 records and leaves 2.7 of 7.8 KB, where level 6 takes 265 µs and leaves 1.8 KB. */
+/** The fastest level: for a list of 20 records it takes 33 µs and compresses 7.8 KB to 2.7; level 6 takes 265 µs for 1.8 KB. */
 const OPTIONS = { level: 1 };
-/** Up to so many bytes a thread costs more than it saves: of those 7.8 KB, 122 µs. */
+/** Up to this many bytes, a thread costs more than it saves: 122 µs for those 7.8 KB. */
 const AT_ONCE_BYTES = 32_768;
 const places = new Semaphore({ name: 'compression', slots: 4, shareWaitingMax: 1 });
 const gzipOne = promisify<Uint8Array, typeof OPTIONS, Uint8Array>(gzip);
@@ -24,7 +24,7 @@ export function acceptsCoding(request: Request, coding: string): boolean {
   return weight !== undefined && weight > 0 && weight >= (weightOf(request, 'identity') ?? 0);
 }
 
-/** Undefined when the client does not name the coding. */
+/** The weight of the coding; undefined when the client does not name it. */
 function weightOf(request: Request, coding: string): number | undefined {
   for (const part of request.headers.get('accept-encoding')?.split(',') ?? []) {
     const [name, ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
@@ -35,7 +35,7 @@ function weightOf(request: Request, coding: string): number | undefined {
   return undefined;
 }
 
-/** The response, compressed if the client accepts that and it is worth it. */
+/** The response, compressed if the client accepts that and it is worthwhile. */
 export function compressed(request: Request, response: Response): Response | Promise<Response> {
   const { headers } = response;
   const isHead = request.method === 'HEAD';

@@ -68,7 +68,7 @@ export async function runOrTry<T>(
     await noteBreaks?.();
     return answer;
   };
-  // Counts as a large call: few hold a transaction at once, and none holds one while it waits for a slot.
+  // A dry run counts as a large call, so that few hold a transaction at once, and none holds one while it waits for a slot.
   await waitForPlace();
   const { result, dryRun } = await tryOut(app, { isSlow }, dryCall);
   return withReport(result, dryRun, caller);
@@ -79,7 +79,7 @@ export function reportTo({ rights }: TenantCaller, dryRun: DryRun): Static<typeo
   return dryRun.report(readsEverything(rights));
 }
 
-/** The answer of a dry run: that of its call, with the report of what the call would cause. */
+/** The response of a dry run: the response of its call, with a report of what the call would cause. */
 export async function withReport<T>(answer: Envelope<T>, dryRun: DryRun, caller: TenantCaller): Promise<Envelope<T>> {
   const response = responseOf(answer);
   const chunks = bodyOf(response)?.chunks ?? [new Uint8Array(await response.arrayBuffer())];

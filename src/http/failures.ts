@@ -22,7 +22,7 @@ export function failures(app: App) {
   });
 }
 
-/** The error to answer with; counts it as a refusal, and logs an unexpected one under that name. */
+/** The error for the response. Counts it as a refusal, and logs an unexpected error under the given name. */
 export function reported(
   app: App,
   error: unknown,
@@ -35,7 +35,7 @@ export function reported(
   return answer;
 }
 
-/** What an error means to the caller; undefined for an unexpected one. Logs what operators must know of. */
+/** The error for the caller; undefined for an unexpected one. Logs what operators must know about. */
 export function knownFailure(
   app: App,
   error: unknown,
@@ -112,15 +112,15 @@ export function isAmbiguousPath(url: string): boolean {
   return /\/\/|%(?:2f|5c|2e)/i.test(query < 0 ? url.slice(start) : url.slice(start, query));
 }
 
-/** The routes, as far as this file needs them. */
+/** The part of the routes that this file needs. */
 interface Routes {
   routes: readonly { method: string; path: string; hooks?: unknown }[];
   fetch(request: Request): Response | Promise<Response>;
 }
 
 /**
- * Finds the 401, 403 or 404 that goes before the 400 for a query: the response to a GET of the same path without the
- * query. Of a path without a GET, the nearest parent is read, and only a 404 counts.
+ * Finds the 401, 403 or 404 that takes precedence over the 400 for a query: the response to a GET of the same path without the
+ * query. If the path has no GET, the nearest parent is read, and only a 404 counts.
  */
 export function pathRefusals({ routes, fetch }: Routes) {
   const readable = new Set(routes.flatMap(({ method, path }) => (method === 'GET' ? [path] : [])));

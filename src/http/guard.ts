@@ -69,10 +69,10 @@ function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
   };
 }
 
-/** The rights of which a caller needs one, by the URL of the request. */
+/** The rights of which a caller needs at least one, by the URL of the request. */
 export type RightOf = (url: string) => readonly [Operation, ...Operation[]];
 
-/** What a route takes. */
+/** The inputs that a route takes. */
 export interface RouteInputs {
   /** The operation id. */
   id: string;

@@ -1,6 +1,6 @@
 // Parses a JSON object, and refuses what JSON.parse accepts but the service does not: deep nesting, duplicate or dangerous
-// names, strings that Postgres cannot store, numbers out of range. The text is scanned before it is parsed, since
-// parsing many different names or deep nesting takes long. Linear time: each of the three steps takes up to 15 ms for 1 MiB.
+// names, strings that Postgres cannot store, numbers out of range. The text is scanned before it is parsed, since parsing many
+// different names or deep nesting takes long. Takes linear time: each of the three steps takes up to 15 ms for 1 MiB.
 // Contract: decisions#responses, neighbours#fair-shares.
 import { randomInt } from 'node:crypto';
 import type { Problem } from '../errors.ts';
@@ -10,17 +10,17 @@ import { type JsonObject, textProblem } from '../runtime/text.ts';
 
 const { depthMax, namesMax } = LIMITS.json;
 const PROBLEMS_MAX = 20;
-/** Levels of nesting, and different names. */
+/** Allowances for levels of nesting and for different names: none. */
 const NOTHING = { levels: 0, names: 0 };
 
 type Parsed = { value: JsonObject } | { problems: readonly Problem[] };
 
-/** Characters of a text that takes long enough to take turns. */
+/** A text of this many characters takes long enough to parse that it takes turns. */
 const LONG = 16_384;
 
 /**
- * The object, or its problems. The path `body` is the whole text; `around`: what does not count. While a long text is parsed,
- * the event loop serves others between the steps.
+ * The object, or its problems. The path `body` stands for the whole text; `around` is what does not count towards the limits.
+ * While a long text is parsed, the event loop runs between the steps.
  */
 export async function parseObject(text: string, around = NOTHING): Promise<Parsed> {
   const steps = parsing(text, around);
@@ -47,7 +47,7 @@ function* parsing(text: string, around: typeof NOTHING): Generator<void, Parsed>
   return members === shape.members ? { value: value as JsonObject } : problem('has a duplicate member');
 }
 
-/** Any JSON value, of the same depth and number of names; undefined if the text is none. */
+/** Any JSON value, with the same limits of depth and names; undefined if the text is not JSON. */
 export function parseValue(text: string): unknown {
   return 'problem' in scan(text) ? undefined : parse(text);
 }
@@ -67,7 +67,7 @@ function parse(text: string): unknown {
 class Inspection {
   readonly problems: Problem[] = [];
   members = 0;
-  /** The names and indexes that lead to the present value. */
+  /** The names and indexes that lead to the current value. */
   readonly #path: (string | number)[] = [];
 
   object(value: object): void {
@@ -136,11 +136,11 @@ function endOfString(text: string, start: number): number {
   return i;
 }
 
-/** Secret, so that no text can be made whose names all have the same hash. */
+/** A secret, so that nobody can write a text whose names all have the same hash. */
 const FACTOR = randomInt(0x4000_0000) * 2 + 1;
 const HASH_BITS = 22;
 
-/** About the number of different names, by their hashes: never more than there are. */
+/** The approximate number of different names, by their hashes: never too high. */
 function differentNames(text: string): number {
   const seen = new Uint8Array(1 << (HASH_BITS - 3));
   let count = 0;

@@ -1,11 +1,10 @@
-// Responses that decide themselves how long their connection may be idle: an export, whose reader may pause longer than a
-// request's client may, and calls that work for longer before they answer. On Deno, whose server has no idle limit, this
-// does nothing.
+// Responses that set their own limit for an idle connection: an export, whose reader may pause longer than other clients may,
+// and calls that work for longer before they answer. On Deno, whose server has no idle limit, this does nothing.
 // Contract: neighbours#byte-budgets.
 
 import { type App, perApp } from '../app.ts';
 
-/** Sets the idle limit of a response's connection; over 255 seconds mean none. */
+/** Sets the idle limit of a response's connection; more than 255 seconds means no limit. */
 export type SetIdle = (seconds: number) => void;
 
 const handlers = new WeakMap<Request, (setIdle: SetIdle) => void>();
@@ -20,11 +19,11 @@ export function served(request: Request, setIdle: SetIdle): void {
   handlers.get(request)?.(setIdle);
 }
 
-/** Over what a connection's idle limit can be: none. */
+/** More than a connection's idle limit can be: no limit. */
 const NO_LIMIT_S = 256;
 const servers = perApp(() => ({ usualSeconds: 0, setIdle: (_request: Request, _seconds: number): void => undefined }));
 
-/** For the server: the idle limit of a request's connection, and how another one is set. */
+/** For the server: the usual idle limit of a request's connection, and the function that sets another. */
 export function setsIdle(app: App, usualSeconds: number, setIdle: (request: Request, seconds: number) => void): void {
   Object.assign(servers(app), { usualSeconds, setIdle });
 }

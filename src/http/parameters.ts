@@ -1,6 +1,6 @@
-// Query parameters: each route declares those that it takes, and every other one is refused, as are repeated ones and
-// invalid values, all in one response. The query is read here, since the framework reports one problem at a time,
-// without the parameter's name, and lets a repeated parameter win silently.
+// Query parameters: each route declares the ones that it takes. Other parameters, repeated ones and invalid values are refused,
+// all in one response. The query is read here, since the framework reports one problem at a time, without the parameter's name,
+// and silently accepts a repeated parameter.
 // Contract: neighbours#strict-requests, interface#list.
 import {
   Kind,
@@ -65,7 +65,7 @@ export function pageParameters(defaultLimit: number = limitDefault) {
 
 type Query = Record<string, unknown>;
 
-/** The parameters of a route without any: every one is refused, or ignored. */
+/** The parameters of a route that takes none. */
 export const NO_PARAMETERS = parameters({});
 export const ANY_PARAMETERS = lenientParameters({});
 const PROBLEMS_MAX = 20;
@@ -93,7 +93,7 @@ export function queryReader(schema: TObject): (url: string) => Query {
       const message = isLenient
         ? undefined
         : nameProblem(name, {
-            // Looking for the nearest name takes long, and a URL has room for thousands of names.
+            // Finding the nearest name takes long, and a URL has room for thousands of names.
             names: problems.length < PROBLEMS_MAX ? names : [],
             isKnown: isKnown(name),
             isRepeated: seen.has(name),
@@ -125,7 +125,7 @@ function decoded(text: string): string | null {
   }
 }
 
-/** Well-formed numbers and flags as such; validation then reports the others. */
+/** Converts well-formed numbers and flags; validation then reports the others. */
 function converted(schema: TSchema | undefined, value: string): unknown {
   if (schema?.[Kind] === 'QueryInteger' && /^\d{1,15}$/.test(value)) return Number(value);
   if (schema?.[Kind] === 'QueryFlag' && (value === 'true' || value === 'false')) return value === 'true';
@@ -133,9 +133,9 @@ function converted(schema: TSchema | undefined, value: string): unknown {
 }
 
 interface Names {
-  /** The names that it may mean. */
+  /** The names that the client may have meant. */
   names: readonly string[];
-  /** Whether the route takes any. */
+  /** Whether the route takes any parameters. */
   takesAny: boolean;
   isKnown: boolean;
   isRepeated: boolean;
@@ -152,7 +152,7 @@ function nameProblem(name: string, { names, takesAny, isKnown, isRepeated }: Nam
   return near === undefined ? 'unknown' : `unknown; did you mean ${near}?`;
 }
 
-/** A name as a response may contain it. */
+/** A name in a form that a response may contain. */
 function shownName(name: string): string {
   return name === '' ? '(empty name)' : name.toWellFormed().replaceAll('\0', '\\0').slice(0, NAME_MAX);
 }

@@ -10,7 +10,7 @@ import { STRANGERS } from '../runtime/work.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** A body in memory, in pieces; none when it is one text. */
+/** A body in memory, in pieces; no pieces when it is one text. */
 interface Body {
   bytes: number;
   chunks: readonly Uint8Array[];
@@ -36,7 +36,7 @@ export function jsonText(text: string | null, status = 200, headers: Record<stri
   return json(text, status, headers);
 }
 
-/** The same of bytes in pieces. */
+/** Like `jsonText`, for bytes in pieces. */
 export function jsonChunks(chunks: readonly Uint8Array[], status: number, headers: Record<string, string>): Response {
   return json(chunks, status, headers);
 }
@@ -46,7 +46,7 @@ function json(
   status: number,
   headers: Record<string, string> = {},
 ): Response {
-  // A long one is sent as its reader takes it, like one in pieces.
+  // A long text is sent as its reader takes it, like one in pieces.
   if (typeof body === 'string' && body.length >= LIMITS.response.unreadFrom) {
     return json([Buffer.from(body)], status, headers);
   }
@@ -72,8 +72,8 @@ function lengthOf(chunks: readonly Uint8Array[]): number {
 }
 
 /**
- * A stream that is made of the pieces when it is read: without a copy of all of them. With a share, each piece waits for that
- * share's turn of the event loop.
+ * A stream that is made of the pieces as it is read, without copying all of them. With a share, each piece waits for that
+ * share's turn on the event loop.
  */
 function inPieces(chunks: readonly Uint8Array[], share?: string): BodyInit {
   const [only] = chunks;
@@ -98,8 +98,8 @@ function inPieces(chunks: readonly Uint8Array[], share?: string): BodyInit {
 const KEPT_CHUNK_BYTES = 131_072;
 
 /**
- * A response with bytes that are kept for many: whoever does not read it holds no copy of them, and many that are sent at
- * once take turns.
+ * A response with bytes that many responses share: unread responses hold no copies of them, and many that are sent at once take
+ * turns.
  */
 export function keptBytes(bytes: Uint8Array, headers: Record<string, string>): Response {
   const chunks = [...slices(bytes, KEPT_CHUNK_BYTES)];
@@ -128,7 +128,7 @@ export interface Envelope<T> {
   data: T;
 }
 
-/** What stands around the JSON of the data. */
+/** The text around the JSON of the data. */
 export const ENVELOPE = { beginning: '{"success":true,"data":', end: '}' } as const;
 
 /** 200 `{ success: true, data }`. */

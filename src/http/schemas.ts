@@ -100,7 +100,7 @@ export const Timestamp = Type.String({
   examples: ['2026-03-01T09:30:00.000Z'],
 });
 
-/** Of a credential; null before its first use. */
+/** When a credential was last used; null before its first use. */
 export const LastUsedAt = nullable(Timestamp, { description: 'accurate to a minute; null before the first use' });
 
 export function pageSchema<T extends TSchema>(item: T) {

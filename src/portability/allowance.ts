@@ -1,7 +1,8 @@
-// Limits on what a document may contain besides its records: the number and the text of definitions are limited as for a tenant,
-// and nothing may appear twice. The limits are those of the API. definition-counts.ts counts rows; this file counts lines as they
+// Limits on what a document may contain besides its records. The number and the text of definitions are limited as for a tenant,
+// with the limits of the API, and nothing may appear twice. definition-counts.ts counts rows; this file counts lines as they
 // arrive.
-// Failures: 400. Contract: portability#import, neighbours#byte-budgets.
+// Failures: 400.
+// Contract: portability#import, neighbours#byte-budgets.
 import { invalidField } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { jsonBytes } from '../runtime/text.ts';

@@ -135,8 +135,8 @@ export class ArrivingTenant {
   async #move(tx: Tx, destination: Destination): Promise<void> {
     const [id, ...others] = COLUMNS[destination].map((name) => identifier(name));
     const table = identifier('platform', destination);
-    // Ids of subscriptions are unique in an installation, and none is that of an entity, under whose id changes wait that are not
-    // judged yet. A replacement id sorts like the original.
+    // Ids of subscriptions are unique in an installation, and differ from ids of entities, under which changes wait to be
+    // judged. A replacement id sorts like the original.
     const ownId =
       destination === 'webhook_subscriptions'
         ? sql`case when row.id in (select id from ${table} union all select entity_id from platform.entity_counts)
@@ -151,7 +151,10 @@ export class ArrivingTenant {
       order by kept.line`);
   }
 
-  /** The subscription would get what the entity's changes leave to be judged. Ids that the service has made are never equal. */
+  /**
+   * 409 when an entity has the id of a subscription, which would get the changes that wait under the entity's id. Ids made by
+   * the service are never equal.
+   */
   async #requireOwnIds(tx: Tx, entityIds: readonly string[]): Promise<void> {
     const taken = await tx.first<{ id: string }>(sql`
       select id from platform.webhook_subscriptions where id = any(${[...entityIds]}::uuid[]) limit 1`);

@@ -7,7 +7,7 @@ import type { Tenant } from '../tenants/tenants.ts';
 export const FORMAT = 'tenant-data-service';
 export const FORMAT_VERSION = 1;
 
-/** In the order of the document: a line refers only to earlier kinds. Records refer to each other in any order. */
+/** The kinds in the order of the document: a line refers only to earlier kinds, but records refer to each other in any order. */
 export const KINDS = ['entity', 'role', 'user', 'view', 'rule', 'api', 'subscription', 'record'] as const;
 export type Kind = (typeof KINDS)[number];
 

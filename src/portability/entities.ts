@@ -25,7 +25,9 @@ import type { IdMap } from './new-ids.ts';
 import { timeProblems } from './times.ts';
 
 const { definitionBytesMax } = LIMITS.entity;
-/** Limit for all lines together: they name every attribute of a field, which the limit of stored definitions does not count. */
+/**
+ * The limit for all lines together. Lines name every attribute of a field, which the limit of stored definitions does not count.
+ */
 const HELD_BYTES_MAX = 3 * definitionBytesMax;
 /** Entities whose tables one transaction creates. */
 const TABLES_AT_ONCE = 20;
@@ -69,7 +71,7 @@ export class Entities {
     const { name, label = null, description = null, searchFolding = true, createdAt, updatedAt, indexes = [] } = entity;
     const fields = entity.fields as Held['fields'];
     const id = this.ids(entity.id);
-    // A subscription to this entity would be one to all.
+    // A subscription to an entity with this id would be one to all entities.
     if (id === EVERY_ENTITY) throw invalidField('id', 'cannot be the id of an entity');
     this.#allowed.once('entity', 'name', name);
     this.#allowed.once('entity', 'id', id);

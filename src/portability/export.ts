@@ -24,7 +24,7 @@ import { countRead } from '../usage/tally.ts';
 import { FORMAT, FORMAT_VERSION, type Header, type Kind, lineOf, noCounts } from './document.ts';
 import { KIND, type SnapshotHead, takeTenantSnapshot } from './snapshot.ts';
 
-/** Operators' exports have places of their own, so that tenants cannot exhaust them; one operator has at most half. */
+/** Operators' exports have their own slots, so that tenants cannot exhaust them; one operator has at most half. */
 const operators = new SharedBudget(2 * LIMITS.transfer.exportsPerTenant);
 
 export interface ExportedTenant {

@@ -54,7 +54,7 @@ const HeaderLine = closed({
 const EndLine = closed({ type: Type.Literal('end'), counts: CountsSchema });
 
 export interface ImportOptions {
-  /** Both default to those of the document. */
+  /** Both default to the values in the document. */
   slug?: string | undefined;
   name?: string | undefined;
   ids: 'keep' | 'new';
@@ -63,12 +63,15 @@ export interface ImportOptions {
 
 /** Lines between two checks whether the client is still connected, and its credential still valid. */
 const LINES_BETWEEN = 500;
-/** The members of a line besides those of a record. */
+/** What a line adds around the members of a record. */
 const AROUND = { levels: 1, names: 16 };
 
 const places = perApp(() => new SharedBudget(LIMITS.portability.importsMax));
 
-/** `body` arrives in chunks of a few kilobytes. A caller has at most half of the places: slow uploads of one must not refuse all. */
+/**
+ * `body` arrives in chunks of a few kilobytes. A caller has at most half of the slots, so that one caller's slow uploads do not
+ * block all.
+ */
 export async function importTenant(
   app: App,
   caller: Caller,
@@ -112,7 +115,7 @@ async function read(
   }
 }
 
-/** Problems with settings that no tenant could have; settings that only this installation refuses are omitted later. */
+/** Problems with settings that are invalid for every tenant. Settings that only this installation refuses are omitted later. */
 function headerProblems(app: App, { tenant }: { tenant?: { settings?: { allowedOrigins?: (string | undefined)[] } } }) {
   const { allowedOrigins = [] } = tenant?.settings ?? {};
   return settingProblems(app)({ settings: { allowedOrigins } }).map((problem) => ({
@@ -131,7 +134,7 @@ interface ReadLine {
   members: JsonObject;
 }
 
-/** The lines of the document. `requireStill` is asked from time to time, and at the end: what has been read is not visible before. */
+/** The lines of the document. `requireStill` is called from time to time, and at the end, before anything becomes visible. */
 async function* linesOf(
   body: AsyncIterable<Uint8Array>,
   requireStill: () => Promise<void>,

@@ -87,7 +87,7 @@ const VALUES: { readonly [Type in FieldType]?: (digits: string) => unknown } = {
   decimal: (digits) => String(BigInt(`0x${digits.slice(0, 24)}`)),
 };
 
-/** Version 8, which says nothing about its bits. */
+/** A UUID of version 8, whose other bits have no meaning. */
 function asUuid(digits: string): string {
   const [a, b, c, d, e] = [
     [0, 8],

@@ -29,7 +29,7 @@ import { timeProblems } from './times.ts';
 
 const { batchRows, batchBytesMax } = LIMITS.transfer;
 const AUTHOR_MAX = 200;
-/** Later versions must be different numbers, too: an ETag is one. */
+/** Leaves room for later versions, which must be distinct numbers, since an ETag is a version. */
 const VERSION_MAX = 2 ** 52;
 
 const RecordLine = closed({
@@ -239,7 +239,7 @@ function isDuplicate(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '23505';
 }
 
-/** Reads the members of `data`: their problems name `data`. */
+/** Reads the members of `data`; the paths of their problems begin with `data`. */
 function ofData<T>(read: () => T): T {
   try {
     return read();

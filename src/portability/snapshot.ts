@@ -67,7 +67,7 @@ async function* from(first: RawRow[], batches: AsyncIterator<RawRow[]>): AsyncGe
   }
 }
 
-/** In the form of the statement's `definitions`. */
+/** The versions of the definitions, in the form of the statement's `definitions`. */
 function versionsOf({ byId }: Catalog): string {
   return [...byId.values()]
     .map(({ id, version, updatedAt }) => `${id} ${version} ${Date.parse(updatedAt)}`)

@@ -29,10 +29,10 @@ interface InvitationInput {
 
 interface NewInvitation {
   id: string;
-  /** Shown once. */
+  /** The token; shown only once. */
   token: string;
   inviteUrl: string;
-  /** Whether a mail with the link is on its way; without, the caller passes the link on. */
+  /** Whether a mail with the link is on its way; otherwise the caller passes the link on. */
   mailed: boolean;
   email: string | null;
   role: string;
@@ -65,7 +65,7 @@ export async function createInvitation(
   return { id, token, inviteUrl, mailed, email, role, expiresAt, createdAt };
 }
 
-/** Invitations deleted at once to make room for new ones. */
+/** How many ended invitations are deleted at once to make room for new ones. */
 const ROOM = 100;
 
 /** 409 at the limit of a tenant's invitations, or of one creator's platform codes; ended ones make room. Operators have none. */

@@ -47,7 +47,7 @@ export const NewUser = closed({
 });
 export type NewUser = Static<typeof NewUser>;
 
-/** Members that are missing or null keep their values. */
+/** A change of a user: members that are missing or null keep their values. */
 export const UserChange = closedChange({ ...Members, password: Password, isActive: Type.Boolean() });
 export type UserChange = Static<typeof UserChange>;
 

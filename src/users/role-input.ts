@@ -50,11 +50,11 @@ export const NewRole = closed({
   entities: Type.Optional(Restrictions),
 });
 export type NewRole = Static<typeof NewRole>;
-/** Missing members keep their values; null clears the description. */
+/** A change of a role: missing members keep their values; null clears the description. */
 export const RoleChange = Type.Partial(NewRole);
 export type RoleChange = Static<typeof RoleChange>;
 
-/** What a role is restricted to in an entity, of a request or as it is stored. */
+/** A role's restriction within an entity, from a request or as stored. */
 interface RestrictionInput {
   fields?: readonly (string | undefined)[] | undefined;
   excludeFields?: readonly (string | undefined)[] | undefined;
@@ -98,7 +98,7 @@ function restrictionProblems(
   ];
 }
 
-/** Unknown fields. System fields are always visible: `fields` may list them, but they cannot be excluded. */
+/** Problems with unknown fields. System fields are always visible: `fields` may list them, but they cannot be excluded. */
 function fieldProblems(
   keys: readonly (string | undefined)[] = [],
   path: string,

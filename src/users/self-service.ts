@@ -47,7 +47,7 @@ export async function register(app: App, request: Request, body: Registration): 
 }
 
 /**
- * Queues a mail, unless the client's network has asked for too many. The user is looked up later, so that the answer does not
+ * Queues a mail, unless the client's network has asked for too many. The user is looked up later, so that the response does not
  * reveal whether there is one.
  */
 export async function forgetPassword(
@@ -71,7 +71,7 @@ async function resetMail(app: App, tenant: Tenant, email: string): Promise<Messa
   const { count } = await app.broker.count(`reset-mails:${tenant.id}:${user.id}`, mailsWindowMs);
   if (count > mailsMax) return undefined;
   const token = newToken(RESET_PREFIX);
-  // The lock orders this with a change of the address, which voids the tokens issued before it.
+  // The lock serializes this with a change of the address, which voids the tokens issued before it.
   const issued = await app.db.first(sql`
     with addressee as (
       select id from ${usersTable(tenant)} where id = ${user.id}::uuid and email = ${user.email} and is_active
@@ -109,7 +109,7 @@ export async function resetPassword(
   attachNamedTenant(request, tenant);
   const passwordHash = await hashPassword(password);
   await app.db.begin(async (tx) => {
-    // The user first, as every change of a user does: its lock makes the token's state final.
+    // Locks the user first, as every change of a user does: then the token's state is final.
     const user = await tx.first(sql`
       update ${usersTable(tenant)}
       set password_hash = ${passwordHash}, token_version = token_version + 1, updated_at = now()
@@ -167,7 +167,7 @@ async function tenantWithSetting(app: App, request: Request, which: SelfServiceS
   return tenant;
 }
 
-/** The same, but null when none is named. */
+/** Like `tenantWithSetting`, but null when no tenant is named. */
 async function namedTenantWithSetting(app: App, request: Request, which: SelfServiceSetting): Promise<Tenant | null> {
   try {
     const tenant = await namedTenant(app, request);

@@ -1,6 +1,6 @@
 // A user's sessions: sign out, refresh the token, list and end sign-ins. Every process refuses the tokens of an ended session
-// within a second, and its streams end. Failures: 401, 403 for callers that are no users, 404, 409 for a token that was
-// issued before sessions were stored. Contract: browsers#sessions.
+// within a second, and its streams end. Failures: 401, 403 for callers other than users, 404, 409 for a token that was issued
+// before sessions were stored. Contract: browsers#sessions.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { propertiesOf } from '../access/credential-kinds.ts';
@@ -87,7 +87,7 @@ export async function revokeSession(app: App, caller: TenantCaller, id: string):
   return { id: ended, revoked: true };
 }
 
-/** The id of the user who calls. 403 for others. */
+/** The id of the user who calls. 403 for other callers. */
 function requireUser({ kind, id }: TenantCaller): string {
   if (id === null || propertiesOf(kind).account !== 'user') throw forbidden('only a user has sessions');
   return id;

@@ -116,7 +116,7 @@ export function unixTimeIn(seconds: number): number {
   return Math.floor(Date.now() / 1_000) + seconds;
 }
 
-/** A signed token, and when it expires. */
+/** A signed token and its expiry. */
 export async function issueToken(app: App, claims: Claims): Promise<{ token: string; expiresAt: string }> {
   const token = await tokensOf(app).sign(claims);
   return { token, expiresAt: new Date(claims.expiresAtS * 1_000).toISOString() };
