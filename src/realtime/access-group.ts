@@ -1,5 +1,5 @@
-// The connections with one credential, whose access is loaded once for all of them: the caller, and its projection of
-// each entity. `refresh` reloads the access after a change, and rejects when it is revoked or cannot be loaded for longer.
+// The connections that use one credential. Their access is loaded once for all of them: the caller, and its projection of each entity.
+// `refresh` reloads the access after a change. It rejects when the access is revoked, or cannot be loaded after several attempts.
 // Contract: decisions#changes-of-rights.
 import { setTimeout as delay } from 'node:timers/promises';
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
@@ -13,7 +13,7 @@ export interface AccessSource {
   key: string;
   /** Rejects with 401 or 403 when access is revoked. */
   load(): Promise<TenantCaller>;
-  /** Whether the credential is known to be good now, without loading it. What its rights depend on is announced. */
+  /** Whether the credential is known to be valid now, without loading it. Changes of its rights are announced. */
   isKnownGood(): boolean;
 }
 
@@ -22,7 +22,7 @@ export class AccessGroup<Member extends { connection: { accessLoaded?(): void } 
   #isStale = false;
   #invalidations = 0;
   #refreshing: Promise<void> | undefined;
-  /** By entity id, each for the definition it was derived from. */
+  /** By entity id; each projection is stored with the definition that it was derived from. */
   readonly #projections = new Map<string, { entity: Entity; projection: Projection | null }>();
 
   constructor(
@@ -35,8 +35,8 @@ export class AccessGroup<Member extends { connection: { accessLoaded?(): void } 
   }
 
   /**
-   * Access may have changed. `isAnnounced`: something did change, so a load in progress is repeated. Otherwise nothing is
-   * loaded for a credential that is known to be good: the loads of many idle streams would take the time of all tenants.
+   * Notes that access may have changed. `isAnnounced`: something did change, so a load in progress is repeated. Otherwise nothing is loaded
+   * for a credential that is known to be valid: loading for many idle streams would take time from all tenants.
    */
   invalidate(isAnnounced: boolean): void {
     if (isAnnounced) this.#invalidations++;
@@ -74,7 +74,7 @@ export class AccessGroup<Member extends { connection: { accessLoaded?(): void } 
     }
   }
 
-  /** Again while the database is unavailable for a moment: meanwhile nothing is sent. */
+  /** Repeats the load while the database is briefly unavailable. Nothing is sent meanwhile. */
   async #load(): Promise<TenantCaller> {
     for (let failures = 0; ; failures++) {
       try {

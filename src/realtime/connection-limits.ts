@@ -1,6 +1,6 @@
-// The limit on open connections. They hold leases in the broker, shared by all processes; a lease is renewed while its
-// connection lasts, and expires if its process dies. When the places of all tenants are taken, the tenant with the most
-// gives up its oldest connection for a tenant that has fewer, so that two tenants cannot take them all for good.
+// The limit on open connections. Connections hold leases in the broker, which all processes share. A lease is renewed while its connection
+// lasts, and expires if its process dies. When the places that all tenants share are taken, the tenant with the most connections gives up
+// its oldest one for a tenant that has fewer, so that two tenants cannot keep all places for good.
 // Times are milliseconds. Failures: 503 while the broker is unavailable.
 // Contract: interface#limits, neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
@@ -14,26 +14,26 @@ import { noticeUse } from '../usage/near-quota.ts';
 
 const TTL_MS = 30_000;
 const RENEW_MS = 10_000;
-/** After looking in vain for a connection to give up, a tenant is refused for this long: each look reads all leases. */
+/** When no connection could be found to give up, the tenant is refused for this long: each search reads all leases. */
 const NO_ROOM_MS = 250;
 const PREFIXES = { streams: 'sse', sockets: 'ws' } as const;
 /** The broker's channel of leases that were given up for another tenant. */
 const GIVEN_UP_CHANNEL = 'leases-given-up';
 
-/** The leases of one connection: one in each of the sets, all under the same member: the tenant's id and the connection's. */
+/** The leases of one connection: one in each of the sets, all under the same member, which is the tenant's id and the connection's id. */
 export interface ConnectionLease {
   readonly member: string;
   sets: readonly string[];
-  /** Called once when the connection must make room for another tenant's; its leases are gone then. */
+  /** Called once when the connection must make room for another tenant's connection; its leases are already gone then. */
   onGivenUp?: () => void;
 }
 
 export class ConnectionLeases {
   readonly #members = new Map<string, Set<string>>();
   readonly #held = new Map<string, ConnectionLease>();
-  /** Until when a tenant that found no room is refused. Cleared with each renewal. */
+  /** The time until which a tenant that found no room is refused. Cleared with each renewal. */
   readonly #noRoomUntil = new Map<string, number>();
-  /** Openings by tenant: a client that opens a stream again and again costs others more than its open streams do. */
+  /** Limits openings by tenant: a client that opens streams again and again costs others more than open streams do. */
   readonly #openings = new SharePaces(LIMITS.connection.openings);
   readonly #timer: ReturnType<typeof setInterval>;
 
@@ -45,9 +45,9 @@ export class ConnectionLeases {
   }
 
   /**
-   * Acquires a lease for a connection of a tenant, when its pace admits one more: within its quota and the limit of every
-   * tenant, and within that of `shared` sets, which all tenants share; null when one of them is full. `use` is that of the
-   * quota.
+   * Acquires a lease for a connection of a tenant, once its rate limit admits one more. The lease must be within the tenant's quota, within
+   * the limit that every tenant has, and within the limits of the `shared` sets, which all tenants share; null when one of them is
+   * full. `use` is the use of the quota.
    */
   async acquire(
     { id, quotas }: Tenant,
@@ -84,7 +84,7 @@ export class ConnectionLeases {
     clearInterval(this.#timer);
   }
 
-  /** A lease in every set, or in none. */
+  /** Acquires a lease in every set, or in none. */
   async #acquire(
     tenantId: string,
     own: Readonly<Record<string, number>>,
@@ -109,7 +109,7 @@ export class ConnectionLeases {
     return lease;
   }
 
-  /** Takes a lease that the tenant with the most gives up; false when there is none. */
+  /** Takes over a lease of the tenant with the most leases; false when none can be given up. */
   async #takeOver(set: string, limit: number, tenantId: string, member: string): Promise<boolean> {
     const { broker } = this.app;
     const noRoomUntil = this.#noRoomUntil.get(tenantId) ?? Number.NEGATIVE_INFINITY;

@@ -1,6 +1,6 @@
-// An event stream that follows the feed, because it has a cursor, a condition or transitions: what it asks for, and its frames,
-// which are those of any stream with a further member `cursor` if it has one. Transitions are types of their own; of a record
-// that has left only the id is sent.
+// An event stream that follows the feed because it has a cursor, a condition or transitions: its parameters, and its frames. A frame is the
+// same as in any stream, with the member `cursor` added if the stream has cursors. Transitions are event types of their own. For a record
+// that has left, only the id is sent.
 // Failures: 400 with every problem, 403, 404, 409, 410. Contract: feed#resume, feed#filtered-subscriptions.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -30,16 +30,16 @@ export const FollowQuery = {
 };
 const Query = Type.Object(FollowQuery);
 
-/** Null entities are all; a null cursor is now. */
+/** Null entities mean all entities; a null cursor means now. */
 export interface Followed {
   following: Omit<Following, 'limit' | 'cursor'> & { cursor: Following['cursor'] | null };
   entities: Wanted['entities'];
 }
 
-/** What is asked for; its conditions are those of the ticket and of the stream. */
+/** The requested selection; its conditions are those of the ticket and those of the stream. */
 export type Asked = Omit<Follow, 'filters'> & Pick<Wanted, 'filters'>;
 
-/** What the parameters and the ticket ask for together; null for a stream of live events alone. */
+/** What the parameters and the ticket together ask for; null for a stream of live events only. */
 export function followOf(
   query: Static<typeof Query>,
   given: Follow | null,
@@ -59,7 +59,7 @@ export function followOf(
   return { follow, problems: isOther ? [{ path: 'view', message: 'the ticket is for another view' }] : [] };
 }
 
-/** What a stream follows, once everything is checked; `wanted` has the entities and events of the stream. */
+/** Checks everything and returns what a stream follows; `wanted` has the entities and events of the stream. */
 export async function readFollowing(
   app: App,
   caller: TenantCaller,
@@ -76,20 +76,20 @@ export async function readFollowing(
   return { following: { cursor: begin, wanted: all, hasCursors: since !== null }, entities };
 }
 
-/** The later of a cursor and the one that the ticket begins at. */
+/** The later one of a cursor and the ticket's first position. */
 function notBefore(app: App, { tenant }: TenantCaller, cursor: ChangesCursor, from: string): ChangesCursor {
   if (from === EARLIEST_CURSOR) return cursor;
   return { ...cursor, position: laterOf(cursor.position, openedCursor(app, tenant, from).position) };
 }
 
-/** What is stored with the ticket. It includes the position that no stream of the ticket begins before. */
+/** What is stored with the ticket, including the position before which no stream of the ticket may begin. */
 export async function ticketFollow(app: App, caller: TenantCaller, follow: Asked): Promise<Follow> {
   const { since, filters } = follow;
   const from = since === '' ? sealCursor(app, caller.tenant.id, await cursorFromNow(app, caller)) : since;
   return { ...follow, from, filters: filters[0] ?? null };
 }
 
-/** From now on; to be called once the stream has joined the live events. */
+/** A cursor from now on. Call this once the stream has joined the live events. */
 export async function cursorFromNow(app: App, caller: TenantCaller): Promise<Following['cursor']> {
   return { position: positionAt(await feedHeadsOf(app).take()), rightsKey: rightsKeyOf(caller) };
 }

@@ -1,4 +1,4 @@
-// A live connection, and its membership in the group of its credential: what connects the channels (SSE, WebSocket) with the
+// A live connection, and its membership in the group of its credential. These types connect the channels (SSE, WebSocket) with the
 // connections of a tenant.
 // Contract: decisions#changes-of-rights.
 import type { TenantCaller } from '../access/caller.ts';
@@ -12,11 +12,11 @@ export type CloseReason = 'revoked' | 'gap' | 'stopping';
 export interface LiveConnection {
   /** `projection` is null when the connection may see nothing of the event's entity. */
   deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void;
-  /** Sends what `deliver` has held, so that events that come together go out in one write. */
+  /** Sends the events that `deliver` has held, so that events that arrive together go out in one write. */
   flush?(): void;
   disconnect(membership: Membership, reason: CloseReason): void;
   accessLoaded?(): void;
-  /** Events are dropped: true when the connection reads them from the feed instead. */
+  /** Called when events are dropped. Returns true when the connection reads them from the feed instead. */
   catchUp?(membership: Membership): boolean;
 }
 
@@ -45,7 +45,7 @@ export class Membership {
     return this.group.caller;
   }
 
-  /** With the access of now; null when it has ended. */
+  /** The caller with its current access; null when the membership has ended. */
   callerNow(): Promise<TenantCaller | null> {
     return this.tenant.currentCaller(this.group.source.key);
   }

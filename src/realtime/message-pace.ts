@@ -1,7 +1,7 @@
-// The pace at which messages of WebSockets are handled: per socket, and per tenant (before `auth`: per client address).
-// A message over the pace waits, and those behind it, until it is handled or the socket closes; a client that goes on sending
-// is disconnected by the limit of waiting messages, which many sockets share. A message of up to 1 KiB counts as one, a
-// longer one as several. Times are milliseconds.
+// Rate limits on the messages of WebSockets: per socket, and per tenant (before `auth`: per client address). A message over the limit
+// waits, and so do the messages behind it, until it is handled or the socket closes. A client that keeps sending is disconnected by
+// the limit on waiting messages, which many sockets share. A message of up to 1 KiB counts as one, a longer one as several. Times are
+// milliseconds.
 // Contract: neighbours#fair-shares, neighbours#connections, decisions#websocket.
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
@@ -23,7 +23,7 @@ export class MessagePaces {
   }
 }
 
-/** The bytes of the messages that have arrived and are not handled yet. Those of sockets before `auth` count apart, by network. */
+/** The bytes of messages that have arrived and are not handled yet. Sockets before `auth` have a separate budget, by network. */
 export class HeldMessages {
   readonly #strangers = new SharedBudget(strangers);
   readonly #tenants = new SharedBudget(tenants);
@@ -32,14 +32,14 @@ export class HeldMessages {
     return this.#strangers.taken + this.#tenants.taken;
   }
 
-  /** Takes room for a message; null when the tenant, or the network, has as much as is still free. `tenantId` is empty before `auth`. */
+  /** Takes room for a message; null when the tenant, or the network, holds as much as is still free. `tenantId` is empty before `auth`. */
   hold(tenantId: string, network: string, bytes: number): (() => void) | null {
     const [budget, share] = tenantId === '' ? [this.#strangers, network] : [this.#tenants, tenantId];
     return budget.take(share, bytes) ? () => budget.give(share, bytes) : null;
   }
 }
 
-/** The messages of one socket, each handled as work of its tenant, or of the client's address before `auth`. */
+/** The messages of one socket. Each is handled as work of the socket's tenant, or before `auth` of the client's address. */
 export class SocketMessages {
   readonly #pace = new Pace({ perSecond, burst });
   #gone: AbortController | undefined;
@@ -55,7 +55,7 @@ export class SocketMessages {
   async handle(tenantId: string, text: string, handle: () => Promise<void>): Promise<void> {
     const waitMs = this.paces.take(this.#pace, tenantId || this.address, text);
     if (waitMs > 0) await this.#wait(waitMs);
-    // Within its burst a socket may have many messages waiting, and a tenant many sockets.
+    // Within its burst, a socket may have many messages waiting, and a tenant may have many sockets.
     await giveWay(tenantId || addressShare(this.address));
     if (this.#isClosed) return;
     await forClient(
@@ -87,7 +87,7 @@ export class SocketMessages {
     this.#endWait = undefined;
   }
 
-  /** Made when it is first asked for: few messages need it. */
+  /** Created on first use: few messages need it. */
   #signal(): AbortSignal {
     this.#gone ??= new AbortController();
     if (this.#isClosed) this.#gone.abort();

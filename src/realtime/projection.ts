@@ -28,7 +28,7 @@ export function projectionOf(caller: TenantCaller, entity: Entity): Projection |
   return { key: isComplete ? '*' : fields.map(({ slot }) => slot).join(), entity, fields, isComplete };
 }
 
-/** Serializes an event at most once per projection and format. Of a large one, what the last projection shows is kept. */
+/** Serializes an event at most once per projection and format. For a large event, only the result for the last projection is kept. */
 export class EventSerializer {
   #made = 0;
   readonly #frames = new Map<string, SseFrame>();
@@ -47,7 +47,7 @@ export class EventSerializer {
     this.seq = event.seq;
   }
 
-  /** The bytes that it has made since the last call: of frames, which connections share, and of texts, which each copies. */
+  /** The bytes made since the last call: of frames, which connections share, and of texts, which each connection copies. */
   takeMade(): number {
     const made = this.#made;
     this.#made = 0;
@@ -63,7 +63,7 @@ export class EventSerializer {
     });
   }
 
-  /** Any other event: its payload, for rule events without what the caller may not see. */
+  /** Any other event: its payload. Rule events leave out what the caller may not see. */
   payloadFrame(caller: TenantCaller): SseFrame {
     return this.#cached(this.#frames, isNeutralFor(caller, this.catalog, this.event) ? 'neutral' : '', () =>
       this.#frame(payloadFor(caller, this.catalog, this.event)),
@@ -103,7 +103,7 @@ function isNeutralFor(caller: TenantCaller, catalog: Catalog, event: CommittedEv
   return isRuleEvent(event) && !seesTarget(caller, catalog, event);
 }
 
-/** What the caller may see of an event that is not of a record. */
+/** What the caller may see of an event that is not a record event. */
 export function payloadFor(caller: TenantCaller, catalog: Catalog, event: CommittedEvent): Record<string, unknown> {
   const { target: _, ...payload } = event.payload ?? {};
   return isNeutralFor(caller, catalog, event) ? neutral(payload) : payload;
@@ -114,8 +114,8 @@ function isRuleEvent({ type }: CommittedEvent): boolean {
 }
 
 /**
- * Whether the caller may see the whole entity that the rule wrote to: a result names its record, and an error may name
- * any of its fields. Events from before the id of `target` was stored, and of an entity that is gone, are for tenant admins.
+ * Whether the caller may see the whole entity that the rule wrote to: a result names its record, and an error may name any of its
+ * fields. Only tenant admins see events from before the id of `target` was stored, and events of an entity that is gone.
  */
 function seesTarget({ rights }: TenantCaller, { byId }: Catalog, { payload }: CommittedEvent): boolean {
   if (rights.isUnlimited) return true;

@@ -24,7 +24,7 @@ interface OpenTenant {
   /** Resolves to the function that detaches from the hub. */
   attached: Promise<() => void>;
   joining: number;
-  /** How often a change of access was announced: what was loaded meanwhile may be from before it. */
+  /** Counts announced changes of access: data that was loaded while one was announced may be from before it. */
   announced: number;
 }
 
@@ -56,7 +56,7 @@ export class Realtime {
     app.invalidations.onRights((tenantId) => this.#invalidateAccess(tenantId, true));
   }
 
-  /** What the tenant's connections have not read yet. */
+  /** The bytes that the tenant's connections have not read yet. */
   waitingOf(tenantId: string): WaitingBytes {
     const waiting = this.#waiting.get(tenantId) ?? new WaitingBytes();
     this.#waiting.set(tenantId, waiting);

@@ -1,5 +1,5 @@
-// The connections of a tenant that get an event, and in which order. A large one goes to all who see the same of it before it is
-// serialized for those who see something else: 200 roles may each see another part of a megabyte.
+// The connections of a tenant that get an event, and their order. A large event goes to all connections with the same view of it
+// before it is serialized for connections that see something else: 200 roles may each see a different part of a megabyte.
 // Contract: neighbours#fair-shares.
 import type { Entity } from '../entities/field.ts';
 import type { Membership } from './membership.ts';
@@ -8,7 +8,7 @@ type Recipients = Iterable<ReadonlySet<Membership>>;
 
 const NO_MEMBERS: ReadonlySet<Membership> = new Set();
 
-/** By subscribed entity, and under ALL_ENTITIES. */
+/** Memberships by subscribed entity, and under ALL_ENTITIES. */
 export class MembersByEntity {
   readonly #members = new Map<string, Set<Membership>>();
 
@@ -35,7 +35,7 @@ export function* inAnyOrder(recipients: Recipients): Generator<Membership> {
   for (const members of recipients) yield* members;
 }
 
-/** Those who join meanwhile come last; those who leave may still come. */
+/** Members that join meanwhile come last; members that leave may still come. */
 export function* byProjection(recipients: () => Recipients, entity: Entity | undefined): Generator<Membership> {
   const served = new Set<Membership>();
   for (;;) {

@@ -1,5 +1,5 @@
-// The access of a token or ticket that a WebSocket sends. They arrive in messages, never in cookies, so another site's page
-// cannot use a visitor's rights; the page must also be one that may use the credential.
+// The access of a token or ticket that a WebSocket sends. Tokens and tickets arrive in messages, never in cookies, so a page of
+// another site cannot use a visitor's rights. The page must also be one that may use the credential.
 // Failures: 401 and 403. Contract: interface#websocket, decisions#websocket, browsers#tickets, browsers#origins.
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import { propertiesOf, recognize } from '../access/credential-kinds.ts';
@@ -37,7 +37,7 @@ async function withToken(app: App, token: string, page: Page): Promise<SocketAcc
   return { caller, source: sourceOf(app, opener, page, false), narrowing: NOT_NARROWED };
 }
 
-/** Outlives the connection, so it must not refer to it. */
+/** Outlives the connection, so it must not refer to the connection. */
 function sourceOf(app: App, opener: Opener, page: Page, isByTicket: boolean): AccessSource {
   return {
     key: `ws ${isByTicket} ${page.isOwn} ${page.origin} ${openerKey(opener)}`,

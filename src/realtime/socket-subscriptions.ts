@@ -1,6 +1,6 @@
-// The subscriptions of one WebSocket, by entity. A plain one gets the live events after its snapshot. One with a cursor, a
-// condition or transitions follows the feed: live events only wake it. A followed one ends with the token, since what was
-// asked for may no longer be allowed: its client subscribes again, from its last cursor.
+// The subscriptions of one WebSocket, by entity. A plain subscription gets the live events after its snapshot. A subscription with a
+// cursor, a condition or transitions follows the feed: live events only wake it. It ends with the token, since its selection may no
+// longer be allowed: the client subscribes again, from its last cursor.
 // Failures: those of a selection of changes, which the socket answers as `invalid_message`.
 // Contract: interface#websocket, feed#resume, feed#filtered-subscriptions.
 import { setTimeout as delay } from 'node:timers/promises';
@@ -27,7 +27,7 @@ const ROOM_BYTES = 262_144;
 const ROOM_CHECK_MS = 25;
 
 interface Subscription {
-  /** Events in it preceded the subscription and are not sent. */
+  /** The snapshot: events in it preceded the subscription and are not sent. */
   since: StreamStart;
   follower?: LiveFollower;
 }
@@ -35,20 +35,20 @@ interface Subscription {
 /** What the subscriptions need of their socket. */
 export interface SubscribedSocket {
   membership(): Membership | undefined;
-  /** Answers a `subscribe`; what is visible is subscribed to. */
+  /** Answers a `subscribe`; a visible entity is then subscribed. */
   lookedUp(entity: string, isVisible: boolean): void;
   /** Bytes that are not sent yet. */
   buffered(): number;
   sendText(text: string): void;
   /** Disconnects a client that does not read. */
   cut(): void;
-  /** The subscription cannot go on. */
+  /** Called when the subscription cannot continue. */
   failed(entity: string, cause: unknown): void;
 }
 
 export class SocketSubscriptions {
   #byEntity = new Map<string, Subscription>();
-  /** When the client was last seen to have taken something. */
+  /** When the client was last seen to read something. */
   #takenAt = performance.now();
 
   constructor(
@@ -64,14 +64,14 @@ export class SocketSubscriptions {
     return [...this.#byEntity].filter(([, { follower }]) => follower !== undefined).map(([entity]) => entity);
   }
 
-  /** Of a new membership: those that were there stay as they are; the others begin with the snapshot. */
+  /** Sets the subscriptions of a new membership: existing ones stay as they are; the others begin with the snapshot. */
   keep(entities: readonly string[], since: StreamStart): void {
     for (const entity of this.entities) if (!entities.includes(entity)) this.#remove(entity);
     for (const entity of entities) if (!this.#byEntity.has(entity)) this.#byEntity.set(entity, { since });
     for (const { follower } of this.#byEntity.values()) follower?.wake();
   }
 
-  /** Ends those of other entities. */
+  /** Ends the subscriptions of all other entities. */
   retain(entities: readonly string[]): void {
     const membership = this.socket.membership();
     for (const entity of this.entities) {
@@ -89,21 +89,21 @@ export class SocketSubscriptions {
     for (const { follower } of this.#byEntity.values()) follower?.accessLoaded();
   }
 
-  /** Whether a live event of the entity is to be sent; one that is followed only wakes. */
+  /** Whether to send a live event of the entity. If the subscription follows the feed, the event only wakes it. */
   admits(entity: string, event: { seq: number; xid: bigint }): boolean {
     const subscription = this.#byEntity.get(entity);
     subscription?.follower?.wake();
     return subscription !== undefined && subscription.follower === undefined && !precedes(subscription.since, event);
   }
 
-  /** Live events of these entities are dropped: whether all of them are followed, so that they are read from the feed. */
+  /** Called when live events of these entities are dropped. True when all of them follow the feed, and so read the events there. */
   catchUp(entities: readonly string[]): boolean {
     const followers = entities.map((entity) => this.#byEntity.get(entity)?.follower);
     for (const follower of followers) follower?.wake();
     return !followers.includes(undefined);
   }
 
-  /** Answers a `subscribe`, and begins the subscription if the caller may have it. Rejects with what is wrong with the options. */
+  /** Answers a `subscribe`, and begins the subscription if the caller may have it. Rejects with the problems of the options. */
   async subscribe(entity: string, options: SubscribeOptions, narrowing: Narrowing): Promise<void> {
     const membership = this.socket.membership();
     const caller = await membership?.callerNow();
@@ -116,15 +116,15 @@ export class SocketSubscriptions {
     const isNew = !this.#byEntity.has(entity);
     const since = isNew ? await realtimeOf(this.app).addEntity(membership, entity) : null;
     const following = followed === null ? null : await this.#fromNow(membership, followed);
-    // The token has ended meanwhile, or the subscription that this one was to replace.
+    // The token, or the subscription that this one should replace, has ended meanwhile.
     if (this.socket.membership() !== membership || (since === null && !this.#byEntity.has(entity))) return;
-    // Without a pause: an event between the answer and the first read would be sent unfiltered, or missed.
+    // From here on without `await`: an event between the answer and the first read would be sent unfiltered, or missed.
     if (since !== null) this.#byEntity.set(entity, { since });
     this.socket.lookedUp(entity, true);
     if (following !== null) this.#follow(entity, membership, following, options.fields ?? null);
   }
 
-  /** To be called once the live events wake: what is committed before its first read is read. */
+  /** Call this once live events wake the subscription: changes that commit before its first read are then read. */
   async #fromNow({ caller }: Membership, { following }: Followed): Promise<Omit<Following, 'limit'>> {
     return { ...following, cursor: following.cursor ?? (await cursorFromNow(this.app, caller)) };
   }
@@ -174,8 +174,8 @@ export class SocketSubscriptions {
 }
 
 /**
- * Whether the caller may subscribe to the entity: it may read it, or the view that the subscription names shows it. Any other
- * refusal of an entity that it may not read would tell that it exists.
+ * Whether the caller may subscribe to the entity: it may read the entity, or the view that the subscription names shows it. If not, the
+ * answer is the same as for an unknown entity: another one would reveal that the entity exists.
  */
 async function isShownTo(app: App, caller: TenantCaller, name: string, view: string | null): Promise<boolean> {
   const entity = (await catalogOf(app, caller.tenant)).byName.get(name);
@@ -184,7 +184,7 @@ async function isShownTo(app: App, caller: TenantCaller, name: string, view: str
   return (await findView(app, caller, view))?.entity.id === entity.id;
 }
 
-/** What a `subscribe` follows; null for a plain subscription. Rejects with what is wrong with it. */
+/** What a `subscribe` follows; null for a plain subscription. Rejects with its problems. */
 async function followedBy(
   app: App,
   caller: TenantCaller,

@@ -1,7 +1,7 @@
-// One SSE connection: a bounded queue that the client's socket empties by pulling, a chunk at a time. The events in it are
-// shared with the tenant's other connections, so that only the chunk in transit is memory of this one. A client that reads
-// may fall behind in a burst, up to a limit. One that does not read gets an error and is disconnected: BACKPRESSURE when too
-// many events are queued, IDLE_TIMEOUT when it has not read for too long.
+// One SSE connection: a bounded queue that the client's socket empties by pulling, one chunk at a time. The events in the queue are shared
+// with the tenant's other connections, so only the chunk in transit is memory of this connection. A client that reads may fall behind in a
+// burst, up to a limit. A client that does not read gets an error and is disconnected: BACKPRESSURE when too many events are queued,
+// IDLE_TIMEOUT when it has not read for too long.
 // Times are milliseconds. Nothing here throws. Contract: interface#sse, decisions#sse.
 import { giveWay } from '../runtime/event-loop.ts';
 import type { Reader, SharedBytes, WaitingBytes } from './waiting-bytes.ts';
@@ -13,7 +13,7 @@ export interface SseFrame extends SharedBytes {
 }
 
 interface SseChannelOptions {
-  /** What the tenant's connections wait for. */
+  /** The bytes that wait for the tenant's connections. */
   waiting: WaitingBytes;
   maxQueued: number;
   idleTimeoutMs: number;
@@ -55,7 +55,7 @@ export class SseChannel implements Reader {
   readonly #options: SseChannelOptions;
   #queue: SseFrame[] = [];
   #waitingBytes = 0;
-  /** The rest of an event of which a part has been sent. */
+  /** The rest of a partly sent event. */
   #rest: Uint8Array | undefined;
   #number = 0;
   #state: 'open' | 'closing' | 'ended' = 'open';
@@ -63,7 +63,7 @@ export class SseChannel implements Reader {
   #makeRoom: (() => void) | undefined;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #pulledAt = performance.now();
-  /** Tells a slow reader from one that does not read. */
+  /** Distinguishes a slow reader from a client that does not read. */
   #pulls = 0;
   /** 0 while the queue is within its limit. */
   #checksLeft = 0;
@@ -104,12 +104,12 @@ export class SseChannel implements Reader {
     else if (this.#queue.length > maxQueued) this.#watchSlowReader();
   }
 
-  /** When the client last took something, by `performance.now()`. */
+  /** When the client last read something, by `performance.now()`. */
   get takenAt(): number {
     return this.#pulledAt;
   }
 
-  /** Resolves when at most so many events and bytes wait, or the connection has ended. */
+  /** Resolves when at most this many events and bytes wait, or when the connection has ended. */
   async room(events: number, bytes: number): Promise<void> {
     while (this.#state === 'open' && (this.#queue.length > events || this.#waitingBytes > bytes)) {
       await new Promise<void>((resolve) => {
@@ -119,8 +119,8 @@ export class SseChannel implements Reader {
   }
 
   /**
-   * Disconnects a client whose memory others wait for. In the middle of a large event the error could follow only its rest, which
-   * would be kept until the client takes it: the connection ends at once, and the client drops the incomplete event.
+   * Disconnects a client that holds memory for which others wait. In the middle of a large event, the error could only come after the rest
+   * of the event, which would be kept until the client reads it. So the connection ends at once, and the client drops the incomplete event.
    */
   cut(): void {
     if (this.#state !== 'open') return;
@@ -135,7 +135,7 @@ export class SseChannel implements Reader {
   fail(code: keyof typeof MESSAGES): void {
     if (this.#state !== 'open') return;
     this.#options.onSlowReader?.();
-    // An event of which a part has been sent is sent to its end.
+    // A partly sent event is sent to its end.
     this.#drop({ keptEvents: this.#rest === undefined ? 0 : 1 });
     this.#push(sseFrame('error', { type: 'error', code, message: MESSAGES[code] }));
     this.#close(FAIL_GRACE_MS);
@@ -201,7 +201,7 @@ export class SseChannel implements Reader {
     this.#makeRoom?.();
   }
 
-  /** Drops what is queued, in one go: thousands of events of hundreds of connections may be dropped in the same turn. */
+  /** Drops the whole queue in one step: thousands of events of hundreds of connections may be dropped in the same turn. */
   #drop({ keptEvents }: { keptEvents: number }): void {
     for (const frame of this.#queue.splice(keptEvents)) {
       this.#waitingBytes -= frame.size;

@@ -68,7 +68,7 @@ export async function openStream(
   }
 }
 
-/** Loads the rights of the key, or of the credential that made the ticket; a ticket's page must remain a listed one. */
+/** Loads the rights of the key, or of the credential that made the ticket. The page of a ticket must still be listed. */
 async function sourceOf(
   app: App,
   { tenant, ticket }: TenantCaller,
@@ -91,8 +91,8 @@ async function sourceOf(
 }
 
 /**
- * What the relay must pass on for the stream. Names that no entity has, which one may get later, are not stored, since many
- * streams could name many: such a stream gets the events of all entities, and leaves out what it does not name.
+ * The entities whose events the relay must pass on to the stream. A name that no entity has yet is not stored, since many streams could
+ * name many such entities: a stream with such a name gets the events of all entities, and drops those that it does not name.
  */
 async function subscribedTo(app: App, { tenant }: TenantCaller, { entities }: StreamFilter): Promise<string[]> {
   if (entities === null) return [ALL_ENTITIES];
@@ -100,7 +100,7 @@ async function subscribedTo(app: App, { tenant }: TenantCaller, { entities }: St
   return [...entities].every((name) => byName.has(name)) ? [...entities] : [ALL_ENTITIES];
 }
 
-/** 429 when the tenant or the service has as many streams as it may have. */
+/** 429 when the tenant or the service has reached its limit of streams. */
 async function acquireLease(app: App, realtime: Realtime, { tenant }: TenantCaller): Promise<ConnectionLease> {
   const { maxGlobal } = app.config.sse;
   const { lease, use } = await realtime.leases.acquire(tenant, 'streams', { sse: maxGlobal });
@@ -123,7 +123,7 @@ class SseStream implements LiveConnection {
   readonly #channel: SseChannel;
   #heartbeat: ReturnType<typeof setInterval> | undefined;
   #membership: Membership | undefined;
-  /** Nothing is sent before it is set, or the follower. */
+  /** Nothing is sent until this or the follower is set. */
   #since: StreamStart | null = null;
   #follower: LiveFollower | undefined;
 
@@ -159,7 +159,7 @@ class SseStream implements LiveConnection {
     return this.#start(membership);
   }
 
-  /** The same for a stream that reads the feed: live events only wake it. */
+  /** Like `begin`, for a stream that reads the feed: live events only wake it. */
   beginToFollow(membership: Membership, following: Omit<Following, 'limit'>): ReadableStream<Uint8Array> {
     const { maxQueuedEvents } = this.app.config.sse;
     const limit = Math.max(1, Math.floor(maxQueuedEvents / 2));

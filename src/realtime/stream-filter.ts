@@ -1,4 +1,4 @@
-// What an event stream selects: by its parameters, narrowed by its ticket, and whether it follows the feed.
+// The selection of an event stream: its parameters, narrowed by its ticket; and whether the stream follows the feed.
 // Failures: 400 with every problem, 403 for an agent that may not be read; those of a selection of changes.
 // Contract: interface#sse, browsers#tickets, feed#resume.
 import { type Static, Type } from '@sinclair/typebox';
@@ -21,7 +21,7 @@ export interface StreamFilter {
   events: ReadonlySet<string> | null;
   /** The name of the agent whose messages are included. */
   agent: string | null;
-  /** What the ticket names. */
+  /** The selection of the ticket. */
   given: Narrowing;
 }
 
@@ -39,7 +39,7 @@ export type StreamQuery = Static<typeof StreamQuery>;
 /** Sent on every stream; naming them in `events` is accepted and ignored. */
 const STREAM_TYPES = ['connected', 'heartbeat', 'error'];
 const STREAM = { types: [...EVENT_TYPES, ...STREAM_TYPES] };
-/** What the stream follows; null for live events alone. */
+/** What the stream follows; null for live events only. */
 export async function readFollow(
   app: App,
   caller: TenantCaller,
@@ -78,7 +78,7 @@ export async function readFilter(app: App, caller: TenantCaller, query: StreamQu
   };
 }
 
-/** 400 for a type that no event has; where changes are followed, their selection is checked. */
+/** 400 for an unknown event type. If the stream follows changes, the types are checked with their selection instead. */
 export function requireEventTypes(types: readonly string[], follow: object | null): void {
   if (follow !== null) return;
   const known: readonly string[] = STREAM.types;
@@ -86,7 +86,7 @@ export function requireEventTypes(types: readonly string[], follow: object | nul
   if (unknown !== undefined) throw invalidField('events', `has an unknown event type: ${unknown}`);
 }
 
-/** What both select. */
+/** The intersection of two selections. */
 function common(names: ReadonlySet<string> | null, others: readonly string[] | null): ReadonlySet<string> | null {
   if (others === null) return names;
   return new Set(names === null ? others : others.filter((name) => names.has(name)));

@@ -1,6 +1,6 @@
-// The live connections of one tenant in this process. They are indexed by entity, so that an event costs nothing for
-// connections that do not subscribe to its entity, and grouped by credential, so that access is loaded and an event is
-// projected once per group. Before an event is delivered, access that may have changed is loaded again.
+// The live connections of one tenant in this process. They are indexed by entity, so an event costs nothing for connections that do not
+// subscribe to its entity. They are grouped by credential, so access is loaded, and an event projected, once per group. Before an event is
+// delivered, access that may have changed is loaded again.
 // Failures: a group whose access is revoked, or cannot be loaded for some seconds, is disconnected.
 // Contract: decisions#changes-of-rights, decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
@@ -24,13 +24,13 @@ import { WaitingBytes } from './waiting-bytes.ts';
 
 /** How many events may wait for access or a catalog; if there are more, they are dropped. */
 const QUEUE_MAX = 5_000;
-/** From this length of an event's JSON on, what one projection shows of it is given to all who see that before the next is made. */
+/** Events with longer JSON are serialized for one projection, and given to all who see that, before the next projection. */
 const LARGE = 16_384;
-/** After so many bytes, the connections must have room for more: one event takes that much again for each projection of it. */
+/** After this many bytes, connections must have room for more: a large event takes its bytes again for each projection. */
 const BETWEEN_CHECKS = 262_144;
 /** Events delivered without yielding to the connections' writes. */
 const BATCH_SIZE = 50;
-/** The pause after a batch, per recipient, and its maximum: as long as writing takes. What arrives meanwhile goes out together. */
+/** The pause after a batch, per recipient, and its maximum: as long as writing takes. Events that arrive meanwhile go out together. */
 const PAUSE_PER_RECIPIENT_MS = 0.02;
 const PAUSE_MAX_MS = 20;
 
@@ -38,7 +38,7 @@ export class TenantConnections implements Subscriber {
   readonly #groups = new Map<string, AccessGroup<Membership>>();
   readonly #byEntity = new MembersByEntity();
   readonly #stale = new Set<AccessGroup<Membership>>();
-  /** With about the lengths of their JSON. */
+  /** Waiting events, with the approximate length of their JSON. */
   #queue: { event: CommittedEvent; length: number }[] = [];
   /** The length of the queued events' JSON. */
   #queuedLength = 0;
@@ -112,7 +112,7 @@ export class TenantConnections implements Subscriber {
     this.closeAll('gap');
   }
 
-  /** Drops the events that wait. Connections that read the feed go on with it; the others are closed. */
+  /** Drops the waiting events. Connections that read the feed continue with it; the others are closed. */
   #drop(): void {
     this.#queue = [];
     this.#queuedLength = 0;
@@ -129,7 +129,7 @@ export class TenantConnections implements Subscriber {
     for (const group of [...this.#groups.values()]) this.#close(group, reason);
   }
 
-  /** Access may have changed: load it again before the next event. See `AccessGroup.invalidate`. */
+  /** Notes that access may have changed, to load it again before the next event. See `AccessGroup.invalidate`. */
   invalidateAccess(isAnnounced: boolean): void {
     for (const group of this.#groups.values()) {
       group.invalidate(isAnnounced);
@@ -172,7 +172,7 @@ export class TenantConnections implements Subscriber {
     }
   }
 
-  /** Resolves to the number of recipients of the event with the most. */
+  /** Delivers a batch. Resolves to the largest number of recipients of an event. */
   async #deliverBatch(): Promise<number> {
     let recipients = 0;
     for (let i = 0; i < BATCH_SIZE; i++) {
@@ -204,7 +204,7 @@ export class TenantConnections implements Subscriber {
     await giveWay();
   }
 
-  /** Gives the event loop a turn between connections, and loads access that has changed meanwhile. Resolves to the number of recipients. */
+  /** Delivers an event, yields to the event loop between connections, and reloads changed access. Resolves to the number of recipients. */
   async #deliver(event: CommittedEvent, isLarge: boolean): Promise<number> {
     let current = await this.#current(event);
     if (current === null) return 0;

@@ -1,5 +1,5 @@
-// A request for a ticket: whose stream it opens, and what it narrows the stream to. Names of entities are not looked up, as
-// in the parameters of a stream: what the stream shows is decided while it is open.
+// A request for a ticket: whose stream the ticket opens, and how it narrows the stream. Entity names are not looked up, as in the
+// parameters of a stream: what the stream shows is decided while it is open.
 // Failures: 400 with every problem, 403, 429. Contract: browsers#tickets.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';

@@ -1,10 +1,10 @@
-// The WebSockets of this process that have not authenticated yet: limited by client address and in total. When all places are
-// taken, the address with the most gives up its oldest one for an address that has fewer, so that a few addresses cannot
-// keep others out.
+// The WebSockets of this process that have not authenticated yet. They are limited by client address and in total. When all places are
+// taken, the address with the most sockets gives up its oldest one for an address that has fewer, so that a few addresses cannot keep
+// others out.
 // Contract: decisions#websocket, neighbours#fair-shares.
 interface Waiting {
   address: string;
-  /** Called once, when it must make room; its place is free then. */
+  /** Called once, when the socket must make room; its place is already free then. */
   onGivenUp(): void;
 }
 
@@ -22,7 +22,7 @@ export class UnauthenticatedSockets {
     return this.#size;
   }
 
-  /** Takes a place; null at the limit. Release it unless it was given up. */
+  /** Takes a place; null at the limit. Release the place, unless it was given up. */
   acquire(address: string, onGivenUp: () => void): Waiting | null {
     const count = this.#byAddress.get(address)?.size ?? 0;
     if (count >= this.limits.perAddress || (this.#size >= this.limits.total && !this.#makeRoom(count))) {
@@ -43,7 +43,7 @@ export class UnauthenticatedSockets {
     this.#size--;
   }
 
-  /** False when no address has more than one with `count` sockets would have. */
+  /** Ends the oldest socket of the address with the most; false if that address has no more than `count + 1` sockets. */
   #makeRoom(count: number): boolean {
     let most: ReadonlySet<Waiting> = new Set();
     for (const ofAddress of this.#byAddress.values()) if (ofAddress.size > most.size) most = ofAddress;

@@ -1,6 +1,6 @@
-// The bytes of a tenant's events that wait in this process for its connections to read them. An event is serialized once
-// and shared by the streams that queue it, so it counts once; what a socket buffers counts for each. When too much
-// waits, delivery to the tenant pauses, and then those that hold the most are disconnected.
+// The bytes of a tenant's events that wait in this process for the tenant's connections to read them. An event is serialized once and
+// shared by the streams that queue it, so it counts once; bytes that a socket buffers count for each socket. When too many bytes wait,
+// delivery to the tenant pauses (backpressure), and then the connections that hold the most are disconnected.
 // Contract: neighbours#fair-shares, decisions#sse.
 import { setTimeout as delay } from 'node:timers/promises';
 import { LIMITS } from '../limits.ts';
@@ -9,7 +9,7 @@ import { giveWay } from '../runtime/event-loop.ts';
 /** A piece of an event that several queues may hold. */
 export interface SharedBytes {
   readonly size: number;
-  /** In how many queues it is. */
+  /** How many queues hold it. */
   holders: number;
 }
 
@@ -50,7 +50,7 @@ export class WaitingBytes {
     return total;
   }
 
-  /** Resolves when there is room for another event, if need be by disconnecting readers. */
+  /** Resolves when there is room for another event; disconnects readers if necessary. */
   async makeRoom(): Promise<void> {
     for (let i = 0; i < CHECKS && this.total > MAX; i++) await delay(CHECK_MS);
     if (this.total <= MAX) return;

@@ -1,6 +1,6 @@
-// The endpoint of WebSockets: what the server has to know of them, and the connection of each. A handshake takes no
-// parameters, and no credential: those come in messages. A network that opens sockets too fast waits, since a handshake costs
-// more than what a socket may send before `auth`.
+// The endpoint of WebSockets: its settings for the server, and the connection of each socket. A handshake takes no parameters and no
+// credential; credentials come in messages. A network that opens sockets too fast waits, since a handshake costs more than anything
+// that a socket may send before `auth`.
 // Failures: 400 for parameters. Contract: interface#websocket, neighbours#strict-requests, neighbours#connections.
 import { setTimeout as delay } from 'node:timers/promises';
 import { pageOf } from '../access/origins.ts';

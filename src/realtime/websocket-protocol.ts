@@ -17,7 +17,7 @@ export type Reply =
 
 export type Lookup = { kind: 'auth'; token: string } | { kind: 'entity'; entity: string; options: SubscribeOptions };
 
-/** What a subscription asks for besides its entity; `fields` are those that its events show. */
+/** The options of a subscription besides its entity; `fields` are the fields that its events show. */
 export interface SubscribeOptions {
   since?: string;
   filters?: string;
@@ -26,7 +26,7 @@ export interface SubscribeOptions {
   fields?: ReadonlySet<string>;
 }
 
-/** Field keys of an entity, system fields included; a list of more would be kept, and searched for every field of every event. */
+/** Most field keys of an entity, with the system fields. A longer list would be stored, and searched for every field of every event. */
 const FIELDS_MAX = LIMITS.entity.fieldsMax + Object.keys(SYSTEM_FIELDS).length;
 
 export interface Transition {
@@ -89,7 +89,7 @@ function subscribe(state: SocketState, entity: string, message: Record<string, u
   return { state, replies: [], lookup: { kind: 'entity', entity, options } };
 }
 
-/** The options of a `subscribe`, or what is wrong with them. */
+/** The options of a `subscribe`, or the problem with them. */
 function optionsIn({ since, filters, view, transitions, fields }: Record<string, unknown>): SubscribeOptions | string {
   const options: SubscribeOptions = {};
   for (const [name, value] of Object.entries({ since, filters, view })) {
@@ -107,7 +107,7 @@ function optionsIn({ since, filters, view, transitions, fields }: Record<string,
   return { ...options, fields: new Set<string>(keys) };
 }
 
-/** What was asked for is refused: the reply says why. */
+/** Refuses a request; the reply says why. */
 export function refused(state: SocketState, message: string): Transition {
   return errorReply(state, 'invalid_message', message);
 }

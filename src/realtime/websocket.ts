@@ -44,11 +44,11 @@ export class WebSocketConnection implements LiveConnection, Reader {
   #unauthenticated: UnauthenticatedSocket | null = null;
   #socket: TextSocket<WebSocketConnection> | undefined;
   #state: SocketState = NEW_SOCKET;
-  /** Of the current token; calls for an earlier membership are ignored. */
+  /** The membership of the current token; calls for an earlier membership are ignored. */
   #membership: Membership | undefined;
-  /** By the ticket that was sent, if any. */
+  /** The narrowing by the ticket that was sent, if any. */
   #narrowing: Narrowing = NOT_NARROWED;
-  /** That of the lease; empty before `auth`. */
+  /** The tenant of the lease; empty before `auth`. */
   tenantId = '';
   #lease: ConnectionLease | undefined;
   #endTime = (): void => {};
@@ -176,7 +176,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
     if (!isSame && !(await this.#acquireLease(tenant))) return;
     const realtime = realtimeOf(this.app);
     const { entities: kept } = isSame ? this.#state : NEW_SOCKET;
-    // What a ticket narrows may be less than what was followed.
+    // The ticket may allow less than what was followed.
     const narrowed = narrowing === NOT_NARROWED ? [] : this.#subscriptions.followed;
     const isNarrower = narrowing.follow !== null;
     const entities = kept.filter((name) => !isNarrower && !narrowed.includes(name) && admits(narrowing.entities, name));
@@ -223,7 +223,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
     }
   }
 
-  /** What a subscription follows is gone; or it cannot be read now, and its client connects again, from its last cursor. */
+  /** The feed of a subscription is gone, or cannot be read now; its client then reconnects from its last cursor. */
   #onFailed(entity: string, cause: unknown): void {
     const known = knownFailure(this.app, cause);
     if (known === undefined) this.app.log.error('a subscription cannot follow', { cause });
