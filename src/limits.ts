@@ -7,9 +7,9 @@ export const LIMITS = {
   /** Related records read for one response, and their occurrences in it. */
   resolve: { recordsMax: 1_000, occurrencesMax: 10_000 },
   /**
-   * A response of records, in bytes of JSON. `receivedMax` is for the bytes that statements receive for it, and from
-   * `largeFrom` received bytes on it is written in pieces. Those of `unreadFrom` bytes or more count until they are read: a
-   * tenant with `unreadPerTenant` gets no further large one; of more than `unreadMax` in a process, some are cut.
+   * A response of records, in bytes of JSON. `receivedMax` limits the bytes that statements receive for it. A response is written in
+   * pieces from `largeFrom` received bytes. A response of `unreadFrom` bytes or more counts until it is read: a tenant with
+   * `unreadPerTenant` unread bytes gets no further large response, and beyond `unreadMax` in a process some responses are cut.
    */
   response: {
     bytesMax: 16_777_216,
@@ -20,8 +20,8 @@ export const LIMITS = {
     unreadMax: 134_217_728,
   },
   /**
-   * Calls that hold `bytesFrom` bytes or more: how many a process runs at once, half of them for one tenant; a tenant's
-   * that wait, and for how long. Smaller ones hold `smallBytes` in all, from `countedFrom` bytes on; further ones are large.
+   * Calls that hold `bytesFrom` bytes or more: how many a process runs at once, half of them for one tenant; how many of a tenant wait, and
+   * for how long. Smaller calls, from `countedFrom` bytes, hold `smallBytes` together; beyond that, small calls count as large.
    */
   largeCalls: {
     bytesFrom: 1_048_576,
@@ -31,26 +31,26 @@ export const LIMITS = {
     waitingMax: 100,
     waitMs: 15_000,
   },
-  /** API documents by credential: bytes kept and how many are made at once, half of each for one tenant; a tenant's that wait. */
+  /** API documents made for a credential: bytes cached and documents made at once, half of each for one tenant; requests of a tenant that wait. */
   apiDocument: { keptBytes: 33_554_432, making: 4, waitingMax: 100, waitMs: 15_000 },
-  /** `problemCharacters`: of the problems of one of many records; further ones are counted. */
+  /** `problemCharacters`: characters of the problems of one record among many; further problems are only counted. */
   bulk: { operationsMax: 1_000, problemCharacters: 4_096 },
   aggregate: { metricsMax: 20, groupByMax: 3, groupsMax: 10_000 },
-  /** Documents of tenants that a process reads at once, half of them for one operator; a line is a record with the names of its fields. */
+  /** Tenant documents that a process imports at once, half of them for one operator. A line is a record with the names of its fields. */
   portability: { importsMax: 4, lineBytesMax: 1_179_648 },
   transfer: {
-    /** `batchBytesMax` is for records with defaults and what rules set; `lockedBytesMax` for those that a bulk call reads. */
+    /** `batchBytesMax` limits records including defaults and values that rules set; `lockedBytesMax` limits records that a bulk call reads. */
     batchRows: 500,
     batchBytesMax: 262_144,
     lockedBytesMax: 4_194_304,
-    /** Batches of imports that a process writes at once, half of them for one tenant, and a tenant's that wait. */
+    /** Import batches that a process writes at once, half of them for one tenant; batches of a tenant that wait. */
     batchesWriting: 4,
     batchesWaiting: 1_000,
     headerProblemsMax: 100,
     /** Per process: an export holds a database connection until its client has read everything. */
     exportsPerTenant: 2,
     exportBatchRows: 1_000,
-    /** How long the reader of an export may take nothing; `stalledWaitedForMs` while others wait for its connection. */
+    /** How long the client of an export may read nothing; `stalledWaitedForMs` applies while others wait for its connection. */
     stalledMs: 600_000,
     stalledWaitedForMs: 30_000,
     errorsReported: 1_000,
@@ -65,54 +65,53 @@ export const LIMITS = {
     labelMax: 200,
     descriptionMax: 2_000,
     defaultBytesMax: 16_384,
-    /** The fields of an entity, and the fields and rules of a tenant, as JSON in UTF-8; those of all tenants that a process caches. */
+    /** As JSON in UTF-8: the fields of an entity; the fields and rules of a tenant; the definitions of all tenants that a process caches. */
     fieldBytesMax: 262_144,
     definitionBytesMax: 8_388_608,
     cachedBytesMax: 67_108_864,
   },
   indexes: { perEntity: 8, fieldsPerIndex: 3 },
-  /** A list counts for the advice on indexes when its statements took `ms`, and the entity has so many records. */
+  /** A list counts for the index advice when its statements took `ms` and its entity has this many records. */
   slowList: { ms: 50, records: 1_000 },
   /**
-   * Combinations of filters and sort keys of slow lists: kept by the hour, of an entity and of a tenant, the costliest first;
-   * `waiting` are in a process until they are stored. Characters of the text of one, without values.
+   * Combinations of filters and sort keys of slow lists. They are counted by the hour, with a limit for an entity and for a tenant; the
+   * costliest are kept. A process holds `waiting` of them until they are stored. `characters` limits the text of one, without values.
    */
   advice: { keptHours: 24, perEntity: 50, perTenant: 200, waiting: 1_000, characters: 2_000 },
   /** A record's values as JSON in UTF-8 with all digits of its numbers, in bytes; characters in a `url` field. */
   recordBytesMax: 1_048_576,
   urlMax: 8_192,
-  /** `stepsMax`: instructions times characters of the longest value, which are `lengthDefault` without a `maxLength`. */
+  /** `stepsMax`: instructions times the characters of the longest value, which is `maxLength` or else `lengthDefault`. */
   pattern: { sourceMax: 1_000, instructionsMax: 1_000, stepsMax: 5_000_000, lengthDefault: 10_000 },
-  /** Active ones, without the system roles and the first owner key. */
+  /** Counts active ones only, without the system roles and the first owner key. */
   perTenant: { roles: 200, views: 500, users: 10_000, platformApis: 100, publicKeys: 100, bots: 500, ownerKeys: 100 },
-  /** The stored text of a tenant's roles, that of its views, and that of its bots, in bytes: a list of them is one response. */
+  /** The stored text of a tenant's roles, of its views, and of its bots, in bytes: a list of each is one response. */
   perTenantBytes: { roles: 8_388_608, views: 8_388_608, bots: 8_388_608 },
   /** The text of one role, view, rule, bot or platform API as JSON in UTF-8, in bytes. */
   definitionBytesMax: 65_536,
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
   indexedTextMax: 640,
   /**
-   * An entity is small up to so many records and bytes, whose index takes about 5 ms to build: its writes wait for it, on a
-   * busy machine ten times as long. A busy table is tried `lockAttempts` times, each for `lockWaitMs`, before the index is built
-   * beside them.
+   * An entity is small up to this many records and bytes. Its index takes about 5 ms to build, on a busy machine ten times that; writes
+   * wait meanwhile. The lock is tried `lockAttempts` times, each for `lockWaitMs`, before the index is built while writes go on.
    */
   indexBuild: { smallRecords: 1_000, smallBytes: 1_048_576, lockWaitMs: 100, lockAttempts: 10 },
-  /** A body has had `bytesPerSecond` on average after `graceMs`; up to `wholeMax` it is checked once, when it should have arrived. */
+  /** After `graceMs` a body must arrive at `bytesPerSecond` on average; up to `wholeMax` it is checked once, when all should have arrived. */
   body: {
     graceMs: 30_000,
     bytesPerSecond: 1_024,
     wholeMax: 65_536,
-    /** A body of a request that needs no credential and has none. */
+    /** The body of a request that needs no credential and has none. */
     openMax: 16_384,
-    /** Bytes that have arrived of all incomplete bodies of a process: without a verified credential, and with one; more with a large MAX_BODY_BYTES. */
+    /** Bytes of all incomplete bodies of a process: without a verified credential, and with one. More with a large MAX_BODY_BYTES. */
     strangersBytes: 67_108_864,
     tenantsBytes: 268_435_456,
-    /** The runtime buffers so much of a body before the service reads it; for a tenant's request it counts until the response. */
+    /** How much of a body the runtime buffers before the service reads it. For a tenant's request, it counts until the response. */
     takenIn: { declared: 1_048_576, undeclared: 131_072 },
-    /** Of bodies longer than that, bytes of a network that may arrive after their responses; otherwise the connection is closed. */
+    /** For longer bodies: the bytes of one network that may arrive after their responses. Beyond it, the response closes the connection. */
     unread: { perSecond: 4_194_304, burst: 33_554_432, waitMaxMs: 1_000 },
   },
-  /** `refusals`: 503 responses that close connections of a network's strangers. `openings`: a tenant's streams and sockets, a network's handshakes of sockets. */
+  /** `refusals`: 503 responses that close connections, by network. `openings`: streams and sockets by tenant, socket handshakes by network. */
   connection: {
     silentMs: 10_000,
     refusals: { perSecond: 50, burst: 100, waitMaxMs: 10_000 },
@@ -140,9 +139,9 @@ export const LIMITS = {
   attempts: { failuresMax: 5, windowS: 15 * 60, perAddress: 20, perAddressWindowS: 60 },
   login: { ttlS: 24 * 60 * 60 },
   /**
-   * Sign-ins of a user: beyond `perUser`, the one unused for longest ends. A token can be refreshed until `refreshedForS`
-   * after its sign-in and ends `supersededS` later. `refreshesPerMin` are of a session, in fixed windows, so that at most
-   * `supersededMax` of its tokens work besides the current one. Characters of a user agent.
+   * Sessions of a user: beyond `perUser`, the session that has been unused for longest ends. Tokens can be refreshed until
+   * `refreshedForS` after the sign-in; a refreshed token ends `supersededS` later. A session has `refreshesPerMin` in fixed windows, so at
+   * most `supersededMax` of its tokens work besides the current one. `userAgentMax` is in characters.
    */
   userSession: {
     perUser: 200,
@@ -152,9 +151,9 @@ export const LIMITS = {
     supersededMax: 60,
     userAgentMax: 300,
   },
-  /** Tickets that are neither used nor expired: of one user, bot or key, and of a tenant. `namesMax` entities or events each. */
+  /** Tickets that are neither used nor expired: of one user, bot or key, and of a tenant. Each names `namesMax` entities, or events. */
   ticket: { ttlS: 30, perCaller: 100, perTenant: 1_000, namesMax: 500, nameMax: 100 },
-  /** Origins that a tenant lists; characters of an origin; origins whose listing a process remembers. */
+  /** Origins that a tenant lists; characters of an origin; origins for which a process remembers whether they are listed. */
   origins: { perTenant: 50, lengthMax: 300, remembered: 5_000 },
   developerToken: { daysDefault: 360, daysMax: 365 },
   passwordReset: { ttlS: 60 * 60, mailsMax: 5, mailsWindowMs: 15 * 60_000, keptDays: 30 },
@@ -172,7 +171,7 @@ export const LIMITS = {
   mailsOfDay: { operators: 10_000, toAddress: 50 },
   email: { max: 254 },
   view: { conditionsMax: 20 },
-  /** `bytesMax`: a tenant's stored responses, each with its key. */
+  /** `bytesMax`: the bytes of a tenant's stored responses, with their keys. */
   idempotency: { keyMax: 255, keptMs: 24 * 60 * 60 * 1_000, bytesMax: 4_294_967_296 },
   requestId: { max: 128 },
   /** Lifetime of cached rights and definitions while invalidations cannot arrive. */
@@ -186,7 +185,7 @@ export const LIMITS = {
     chainDepthMax: 5,
     /** Runs that the change of one record may start, all depths together. */
     chainChangesMax: 1_000,
-    /** A tenant's runs that wait for their turn, their record or a retry, and the bytes of their records. */
+    /** A tenant's runs that wait for their turn, for an earlier run of their record or for a retry; the bytes of their records. */
     pendingMax: 200_000,
     pendingBytesMax: 1_073_741_824,
     perEntityMax: 100,
@@ -194,7 +193,7 @@ export const LIMITS = {
     conditionMax: 2_000,
     messageMax: 500,
     priorityMax: 1_000_000,
-    /** Attempts of one run, and the waits after each; a run whose process is killed in its last one ends after the last wait. */
+    /** Attempts of one run, and the waits after them. A run whose process is killed during its last attempt ends after the last wait. */
     triesMax: 5,
     retryAfterMs: [1_000, 4_000, 16_000, 60_000],
     /** The values that one rule fills in, together, as JSON in UTF-8. */
@@ -214,18 +213,19 @@ export const LIMITS = {
     partitionsAheadDays: 3,
     /** A larger event is not copied to the broker: streams read it from the outbox. */
     inlineBytes: 16_384,
-    /** Entries and bytes kept of a tenant's live stream in the broker, and bytes of all; a process further behind closes its streams. */
+    /** What the broker keeps of a tenant's live stream, and the bytes of all streams. A process that falls further behind closes its streams. */
     streamEntries: 1_000,
     streamBytes: 16_777_216,
     streamsBytes: 268_435_456,
-    /** Events of all tenants that wait for the relay; beyond it, the tenant with the most has its streams closed. */
+    /** Events of all tenants that wait for the relay; beyond it, the streams of the tenant with the most are closed. */
     backlogMax: 1_000_000,
     /** Bytes of one tenant's events that wait in a process for its streams; beyond it, the slowest readers are disconnected. */
     waitingBytes: 33_554_432,
   },
   /**
-   * The feed of changes. A page has at most `limitMax` items, `pageBytes` as JSON; it ends after `scannedMax` events, `scannedBytes` of
-   * values or `scanMs`, seen or not. A statement reads `stepEvents`, `stepNumbers` of all tenants, `stepBytes`; for streams `streamBytes`.
+   * The feed of changes. A page has at most `limitMax` items and `pageBytes` as JSON. It ends after `scannedMax` events, `scannedBytes` of
+   * values or `scanMs`, whether the caller may see them or not. A statement reads `stepEvents`, `stepNumbers` of all tenants and
+   * `stepBytes`, for a stream `streamBytes`.
    */
   changes: {
     limitDefault: 100,
@@ -238,22 +238,22 @@ export const LIMITS = {
     stepNumbers: 50_000,
     stepBytes: 4_194_304,
     streamBytes: 262_144,
-    /** Seconds that a request may wait for a change, how many of a tenant do so in a process, and how long that listens on afterwards. */
+    /** How long a request may wait for a change, how many requests of a tenant wait in a process, and how long the process listens afterwards. */
     waitMaxS: 30,
     waitingPerTenant: 1_000,
     lingerMs: 10_000,
     cursorMax: 16_384,
   },
-  /** Pages for streams: read at once, half for one tenant; time and bytes of one; what of it may be unsent before the next; what all hold. */
+  /** Pages for streams: read at once, half for one tenant; time and bytes of one; unsent bytes below which the next is read; bytes of all. */
   replay: { running: 4, scanMs: 100, bytesMax: 2_097_152, unsent: 65_536, heldBytes: 33_554_432, stalledMs: 10_000 },
   usage: { keptDays: 400, shownDays: 30 },
-  /** Closer than this to a quota, a tenant's transactions check it one by one; more than all that run at once can add. */
+  /** Closer than this to a quota, a tenant's transactions check it one after the other. More than all concurrent transactions can add. */
   quota: { recordsAhead: 100_000, bytesAhead: 268_435_456 },
-  /** Streams of a tenant that are never closed to make room for another tenant's. */
+  /** Streams of a tenant that are never closed to make room for a stream of another tenant. */
   streams: { keptPerTenant: 10 },
   /** WebSockets that have not sent `auth`, per process: per client address, and in total; each may hold 64 KiB of a frame. */
   unauthenticatedSockets: { perAddress: 1_000, total: 2_000 },
-  /** Messages that a process handles: of a socket, of a tenant or, before `auth`, of an address; pings and pongs of a socket; bytes not handled yet. */
+  /** Messages that a process handles: per socket, and per tenant or, before `auth`, per address. Pings and pongs of a socket. Waiting bytes. */
   socketMessages: { perSecond: 1_000, burst: 2_000, tenantPerSecond: 2_000, tenantBurst: 10_000, waitMaxMs: 10_000 },
   socketPings: { perSecond: 10, burst: 20 },
   socketMessageBytes: { strangers: 67_108_864, tenants: 134_217_728 },
@@ -261,28 +261,28 @@ export const LIMITS = {
     urlMax: 2_048,
     secretMax: 256,
     descriptionMax: 500,
-    /** How long the secret before a new one may sign too; deliveries of a replay. */
+    /** How long the previous secret may sign beside a new one; deliveries of a replay. */
     keepSecretHoursMax: 72,
     replayMax: 100_000,
     listDefault: 50,
     listMax: 500,
-    /** A statement that creates more deliveries, which takes about 40 ms, is divided by records; a transaction with more is refused. */
+    /** A statement creates at most this many deliveries, in about 40 ms; a larger batch is divided. A larger transaction is refused. */
     subscriptionsMax: 1_000,
     createdPerStatement: 1_000,
     createdPerTransaction: 100_000,
     /** At most this much of a receiver's body and headers is read, and at most this many 1xx responses. */
     responseBytes: 65_536,
-    /** Of which a delivery keeps so many, for each of its latest attempts. */
+    /** How many of these bytes a delivery keeps for each of its latest attempts. */
     responseTextBytes: 1_024,
     attemptsKept: 20,
     responseHeaderBytes: 16_384,
     informationalMax: 20,
-    /** Attempts in flight; `windowMin` however many fail. A claim counts all processes; inline deliveries count in their own alone. */
+    /** Attempts in flight; at least `windowMin`, however many fail. A claim counts all processes; inline deliveries count their own process only. */
     windowMin: 4,
     perSubscription: 32,
     perTenant: 200,
     perProcess: 1_000,
-    /** Bytes of the bodies in flight; a tenant's are at most half. A claim reads at most `bytesPerClaim` and one body. */
+    /** Bytes of the bodies in flight; a tenant has at most half. A claim reads at most `bytesPerClaim` and one more body. */
     bytesPerProcess: 67_108_864,
     bytesPerClaim: 16_777_216,
     /** Idle time of a connection to a receiver; servers keep theirs for 2 s or more. */
@@ -293,7 +293,7 @@ export const LIMITS = {
     leaseSlackMs: 15_000,
     /** Maximum interval of the search for due deliveries in the database, in case a wake-up is lost. */
     sweepMs: 20_000,
-    /** A last retry not made for so long is given up; a subscription whose attempts all fail for so long is disabled. */
+    /** A last retry that could not be made for this long is given up; a subscription whose attempts all fail for this long is disabled. */
     overdueMs: 24 * 60 * 60 * 1_000,
     disabledAfterMs: 5 * 24 * 60 * 60 * 1_000,
   },
