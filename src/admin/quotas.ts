@@ -15,10 +15,10 @@ export const QuotasSchema = Type.Object(MEMBERS, {
   $id: 'Quotas',
   description: 'what the tenant may use; null: no limit',
 });
-/** Missing members keep their values. */
+/** A change of quotas: missing members keep their values. */
 export const QuotaChange = Type.Partial(closed(MEMBERS));
 
-/** All quotas, null for those that do not limit. */
+/** All quotas; null for a quota without a limit. */
 export function shownQuotas(quotas: Quotas): Static<typeof QuotasSchema> {
   return Object.fromEntries(QUOTAS.map((quota) => [quota, quotas[quota] ?? null])) as Static<typeof QuotasSchema>;
 }

@@ -1,9 +1,9 @@
-// Deletes tenants, busy ones too, in one transaction each. A tenant is suspended first, so that it starts no new work. When one of
-// its tables is in use, the deletion soon releases those it has locked and tries again: a write that holds a table and needs another
-// would deadlock with it, and every call that waits for a locked table would hold a connection that other tenants need.
-// Failures: 400 unless confirmed, 404, 503 while other work of the tenant does not end. Then, and when the process dies, the tenant
-// is as it was before.
-// Times are milliseconds. Contract: decisions#tenants, neighbours#fair-shares.
+// Deletes tenants, busy ones too, in one transaction each. A tenant is suspended first, so that it starts no new work. When one
+// of its tables is in use, the deletion soon releases the tables it has locked and tries again: a write that holds one table and
+// needs another would deadlock with it, and every call that waits for a locked table would hold a connection that other tenants
+// need.
+// Failures: 400 unless confirmed, 404, 503 while other work of the tenant does not end. After a failure, and when the process
+// dies, the tenant is as it was before. Times are milliseconds. Contract: decisions#tenants, neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import { listedBy, publishOrigins } from '../access/listed-origins.ts';
 import { type App, perApp } from '../app.ts';
@@ -21,13 +21,13 @@ import { dropTenantSchema } from '../tenants/provision.ts';
 import { publishTenants, schemaOf, type Tenant } from '../tenants/tenants.ts';
 import { namesOf } from './tenant-rows.ts';
 
-/** How long the first try waits for a lock, and at most; the tenant's work goes on for as long between two tries. */
+/** How long the first try and the longest try wait for a lock. Between two tries, the tenant's work continues for as long. */
 const FIRST_WAIT_MS = 25;
 const LONGEST_WAIT_MS = 1_000;
-/** An export whose client is slow may take this long. */
+/** How long a deletion keeps trying; an export with a slow client may take this long. */
 const WITHIN_MS = 600_000;
 
-/** How often a process looks for what a dead one has left. */
+/** How often a process looks for deletions that a dead process has left. */
 const POLL_MS = 30_000;
 
 /** The deletions that this process is carrying out. */
@@ -62,21 +62,24 @@ export async function deleteTenant(
   }
 }
 
-/** What is left ends one by one, when its turn comes. */
+/** Deletes waiting rule runs. Runs that remain end one by one, when their turn comes. */
 async function deleteRuns(app: App, id: string): Promise<void> {
   await deleteRunsOf(app.db.slow, id).catch((cause: unknown) => {
     app.log.warn('rule runs of a deleted tenant are left', { tenantId: id, cause });
   });
 }
 
-/** Starts the worker that makes tenants active again whose deletion has ended with its process. */
+/** Starts the worker that reactivates tenants whose deletion ended with its process. */
 export function startRestoring(app: App): Worker {
   return startWorker({ name: 'tenant deletions', once: () => restoreLeft(app), pollMs: POLL_MS, log: app.log });
 }
 
 type Named = Pick<Tenant, 'id' | 'slug' | 'settings'>;
 
-/** Resolves to the id. A tenant that stays keeps its verified domain, unlike one that an operator suspends. */
+/**
+ * Suspends a tenant for its deletion. Resolves to its id. Unlike a suspension by an operator, this keeps the verified domain,
+ * since the tenant may stay.
+ */
 async function suspend(app: App, slug: string, deletion: string): Promise<string> {
   const suspended = await app.db.first<Named>(sql`
     update platform.tenants set status = 'suspended', deletion = ${deletion}::uuid
@@ -91,7 +94,7 @@ async function suspend(app: App, slug: string, deletion: string): Promise<string
   return found.id;
 }
 
-/** Makes tenants active again whose deletion no process is carrying out any more. Resolves to their number. */
+/** Reactivates tenants whose deletion no process is carrying out any more. Resolves to their number. */
 export async function restoreLeft(app: App): Promise<number> {
   const live = await liveProcesses(app);
   const own = [app.db.id];
@@ -124,9 +127,10 @@ async function dropTenant(app: App, id: string, withinMs: number): Promise<Named
 }
 
 /**
- * Takes the definition lock first; otherwise this and a change of definitions could deadlock. The schema goes before the rows, as
- * a write locks its table before rows: in the other order every write in flight was a deadlock. Once its tables are locked, what is
- * left is shared with other tenants: none of them holds a lock for long.
+ * Drops a tenant's data. Takes the definition lock first; otherwise this and a change of definitions could deadlock. The schema
+ * is dropped before the rows, since a write locks its table before rows: in the other order every write in flight caused a
+ * deadlock. Once the tables are locked, only tables shared with other tenants remain, and no other tenant holds a lock on them
+ * for long.
  */
 async function dropIn(tx: Tx, id: string, waitMs: number): Promise<Named> {
   await limitLockWaits(tx, waitMs);
@@ -135,7 +139,7 @@ async function dropIn(tx: Tx, id: string, waitMs: number): Promise<Named> {
   await limitLockWaits(tx, 0);
   await deleteOutboxOf(tx, id);
   await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
-  // With the deliveries in flight, whose results are stored together with those of other tenants.
+  // This also deletes the deliveries in flight, whose results are stored together with the results of other tenants.
   const deleted = await tx.first<Named>(sql`
     delete from platform.tenants where id = ${id}::uuid returning id, slug, settings`);
   if (deleted === undefined) throw notFound('tenant');

@@ -1,4 +1,4 @@
-// The rows of tenants: storing a new one, and telling every process of it.
+// The rows of tenants: stores a new tenant, and announces it to every process.
 // Failures: 409 when the slug is taken.
 // Contract: decisions#tenants.
 import { publishOrigins } from '../access/listed-origins.ts';
@@ -28,7 +28,7 @@ export async function insertTenantRow(tx: Tx, { id, slug, name, settings }: Tena
     values (${id}::uuid, ${slug}, ${name}, ${jsonb(settings)})`);
 }
 
-/** Every process learns of a new tenant, and of those that have lost their claim of its domain. */
+/** Announces to every process a new tenant, and the tenants that have lost their claim to its domain. */
 export async function announceTenant(
   app: App,
   tenant: Pick<Tenant, 'id' | 'slug' | 'settings'>,
@@ -38,7 +38,7 @@ export async function announceTenant(
   await publishOrigins(app, tenant.id, tenant.settings.allowedOrigins ?? []);
 }
 
-/** What the tenant may be found by. */
+/** The names by which the tenants may be found. */
 export function namesOf(...tenants: Pick<Tenant, 'slug' | 'settings'>[]): FoundBy[] {
   return tenants.flatMap(({ slug, settings: { customDomain = null } }): FoundBy[] => [
     `slug:${slug}`,

@@ -1,6 +1,7 @@
-// The settings of a tenant as requests give them, and what a change of the custom domain does to its verification.
-// Operators may also confirm or take back a domain.
-// Failures: 400, 409. Contract: decisions#custom-domains, neighbours#custom-domains.
+// The settings of a tenant in requests, and the effect of a changed custom domain on its verification. Operators may also
+// confirm or withdraw a domain.
+// Failures: 400, 409.
+// Contract: decisions#custom-domains, neighbours#custom-domains.
 import { type Static, Type } from '@sinclair/typebox';
 import { isOrigin, ORIGINS_RULE } from '../access/origins.ts';
 import type { App } from '../app.ts';
@@ -11,7 +12,7 @@ import { sql, type Tx } from '../runtime/sql.ts';
 import { endOtherClaims, newDomainToken, requireDomainFree } from '../tenants/custom-domains.ts';
 import { isServiceHost, type TenantSettings } from '../tenants/tenants.ts';
 
-/** The last label has a letter, so an IP address is none. */
+/** The pattern of a host name. Its last label has a letter, so it excludes IP addresses. */
 const HOST =
   '^(?=.{1,253}$)([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\\.)+(?=[0-9-]*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?$';
 
@@ -62,7 +63,7 @@ interface GivenSettings {
     | undefined;
 }
 
-/** What a schema cannot find: a domain that the service itself has or reserves, and text that is not an origin. */
+/** The problems that a schema cannot find: a domain that the service itself uses or reserves, and text that is not an origin. */
 export function settingProblems(app: App) {
   return ({ settings }: GivenSettings): Problem[] => {
     const { customDomain: domain, allowedOrigins = [], eventRetentionDays: days } = settings ?? {};

@@ -79,7 +79,7 @@ export const NewTenant = closed(
 );
 export type NewTenant = Static<typeof NewTenant>;
 const OwnChanges = { name: Type.Optional(TenantName), settings: optional(Settings) };
-/** Missing settings keep their values. */
+/** A change of a tenant by its own admins: missing settings keep their values. */
 export const OwnTenantChange = closed(OwnChanges);
 export type OwnTenantChange = Static<typeof OwnTenantChange>;
 export const TenantChange = closed({
@@ -126,7 +126,7 @@ export async function listTenants(app: App, filter: Static<typeof TenantFilter>)
   return pageOf(await withCounts(app, tenants), total, page, limit);
 }
 
-/** A page of the tenants, newest first, and the number of all; with `search` of those that contain it. */
+/** A page of the tenants, newest first, and their total; with `search`, only the tenants that contain it. */
 export async function tenantPage(
   app: App,
   { page = 1, limit = LIMITS.list.limitDefault, search = '' }: Static<typeof TenantFilter>,
@@ -186,7 +186,7 @@ export function updateOwnTenant(app: App, { tenant }: TenantCaller, body: OwnTen
 export async function updateTenant(app: App, slug: string, body: TenantChange): Promise<Tenant> {
   const { name, status, settings, quotas = {} } = check(TenantChange, body, settingProblems(app));
   const { row, before, others, released } = await app.db.begin(async (tx) => {
-    // All tenants share the lock: who changes nothing of a domain neither takes it nor waits for it.
+    // All tenants share this lock, so only a change of a domain takes it or waits for it.
     if (touchesDomain(settings)) await lockTenantNames(tx);
     const before = await tx.first<TenantRow>(sql`
       select ${TENANT_COLUMNS} from platform.tenants where slug = ${slug} for no key update`);

@@ -1,6 +1,6 @@
-// Bots: software agents of a tenant, with a name, a secret and permissions of their own. The secret is
-// random, shown once and stored as a hash; it is exchanged for a token of one hour. A revoked bot gets no
-// further tokens; those issued before stay valid until they expire.
+// Bots: software agents of a tenant, with a name, a secret and their own permissions. The secret is random, shown once and
+// stored as a hash; it is exchanged for a token of one hour. A revoked bot gets no further tokens; its existing tokens stay
+// valid until they expire.
 // Contract: interface#bot, interface#identity, decisions#lockout.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -86,7 +86,7 @@ export const NewBot = closed({
   permissions: optional(Type.Partial(BotPermissionsSchema, byEntity)),
   limits: optional(BotLimitsSchema),
 });
-/** Missing members keep their values; each is replaced as a whole, and null clears the limits. */
+/** A change of a bot: missing members keep their values, given members are replaced as a whole, and null clears the limits. */
 export const BotChange = closed({
   permissions: Type.Optional(BotPermissionsSchema),
   limits: Type.Optional(nullable(BotLimitsSchema)),
@@ -131,7 +131,7 @@ function unknownEntities(
     .map((resource) => ({ path: `permissions.entities.${resource}`, message: 'is not an entity of this tenant' }));
 }
 
-/** Changes the permissions or limits, also for tokens that it has. 404 for an unknown bot, 409 for a revoked one. */
+/** Changes the permissions or limits, which also apply to existing tokens. 404 for an unknown bot, 409 for a revoked one. */
 export async function changeBot(
   app: App,
   caller: TenantCaller,
@@ -169,7 +169,10 @@ function columnsFor({ slug }: Tenant): Sql {
     revoked_at as "revokedAt", last_used_at as "lastUsedAt", created_at as "createdAt", updated_at as "updatedAt"`;
 }
 
-/** The tenant's bots, newest first, with those revoked last: no more of them than have as much text as the active ones may have. */
+/**
+ * The tenant's bots, newest first, including the last revoked ones: only as many as have as much text as the active bots may
+ * have.
+ */
 export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
   const bots = sql`
     select ${columnsFor(caller.tenant)}
@@ -187,7 +190,7 @@ export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
       where bytes <= ${LIMITS.perTenantBytes.bots}::int
     ))
     order by id desc`;
-  // Counted while they are received, so that few large lists are in memory at once.
+  // The bytes are counted as they arrive, so that few large lists are in memory at once.
   return app.db.rows<Bot>(bots, receivedBudget());
 }
 

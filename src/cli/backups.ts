@@ -1,6 +1,6 @@
-// All tenants of an installation as a folder: a document for each, and `manifest.json` with what the documents do not contain.
-// Each tenant is one snapshot; the service keeps running. If a tenant is refused, a restore continues with the next one.
-// Files are readable by their owner only.
+// All tenants of an installation as a folder: a document for each tenant, and `manifest.json` with everything that the documents
+// lack. Each document is one snapshot, and the service keeps running. If a tenant is refused, a restore continues with the next
+// one. Files are readable by their owner only.
 import { createReadStream, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Call } from './call.ts';
@@ -62,14 +62,16 @@ export async function backUpAll(call: Call, folder: string, withSecrets: boolean
   return backups;
 }
 
-/** Listed twice: a deletion moves other tenants to earlier pages, where a single pass would miss one of them. */
+/**
+ * Lists the tenants twice, because a deletion moves other tenants to earlier pages, where a single pass would miss one of them.
+ */
 async function allTenants(service: Service): Promise<Tenant[]> {
   const found = new Map<string, Tenant>();
   for (const _ of [1, 2]) for await (const tenant of listTenants(service)) found.set(tenant.id, tenant);
   return [...found.values()].toSorted((a, b) => (a.slug < b.slug ? -1 : 1));
 }
 
-/** Null if the tenant no longer exists. */
+/** Backs up one tenant; null if it no longer exists. */
 async function backUpOne(call: Call, slug: string, folder: string, withSecrets: boolean): Promise<Backup | null> {
   try {
     const { status, quotas } = await call.service.get<Tenant>(tenantPath(slug));
@@ -114,7 +116,7 @@ async function restoreOne(call: Call, folder: string, backup: Backup, ids: strin
   }
 }
 
-/** A service or a manifest must not name a file outside the folder. */
+/** Refuses a file name outside the folder, which a service or a manifest could contain. */
 function inFolder(file: string): string {
   if (/^[\w-]+\.ndjson$/.test(file)) return file;
   throw new Failure(`${JSON.stringify(file)} is no name of a file in the folder of a backup`);

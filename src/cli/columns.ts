@@ -16,7 +16,7 @@ export interface ColumnField {
   entity?: string;
 }
 
-/** What the columns alone do not say: the field that finds records, and the entities of relations, by key. */
+/** What the columns do not tell: the field that finds records, and the entities of relations, by key. */
 export interface ColumnHints {
   unique: string | undefined;
   targets: ReadonlyMap<string, string>;

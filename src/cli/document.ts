@@ -1,5 +1,5 @@
-// Saves the document of a tenant to a file as it arrives. Its last line, which counts the lines, shows that it is complete. A
-// document that breaks off leaves no file.
+// Saves the document of a tenant to a file as it arrives. Its last line, which has the counts of lines, shows that it is
+// complete. An incomplete document leaves no file.
 // Sizes are bytes.
 
 import type { Call } from './call.ts';
@@ -38,7 +38,7 @@ class End {
       this.#last = Buffer.concat([this.#last, chunk]).subarray(-END_BYTES);
       yield chunk;
     }
-    // Before the file gets its name.
+    // Checks this before the file gets its name.
     this.counts();
   }
 

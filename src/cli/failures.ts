@@ -46,7 +46,7 @@ export function described(error: unknown, isJson: boolean): { text: string; exit
   return { text: isJson ? asJson(error, exitCode) : asText(error), exitCode };
 }
 
-/** Commander has already written its message for people; help and version are not faults. */
+/** The outcome of Commander's own errors: it has already written its message for people, and help and version are not faults. */
 function ofParser({ code, message, exitCode }: CommanderError, isJson: boolean): { text: string; exitCode: number } {
   if (exitCode === 0) return { text: '', exitCode: EXIT.ok };
   const fault = { code: 'USAGE', message: message.replace(/^error: /, '') };

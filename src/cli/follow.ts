@@ -8,7 +8,7 @@ import type { Service } from './service.ts';
 export type Change = ClientChange<AnySchema>;
 export type Selection = Pick<FollowOptions<string>, 'entities' | 'events' | 'filters' | 'view' | 'transitions'>;
 
-/** Values of options as texts; without one, everything is selected. */
+/** The values of options as texts; a missing option selects everything. */
 export interface GivenSelection {
   entities?: string | undefined;
   events?: string | undefined;

@@ -1,5 +1,5 @@
 // Sends changes of the feed to a receiver as the service sends webhooks: the same body, the same headers, the same signatures.
-// Of a deleted record, the feed shows only the id, but a webhook the last values; they are read from the deleted records.
+// For a deleted record the feed shows only the id, but a webhook shows the last values; they are read from the deleted records.
 // Durations in ms; failures of the receiver are results, not exceptions.
 import { randomUUID } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
@@ -62,7 +62,7 @@ export class Forwarder {
     };
   }
 
-  /** Only the id if the values are no longer kept, or the record has been restored. */
+  /** The last values of a deleted record; only the id if they are no longer kept, or the record has been restored. */
   async #lastValues({ entity, record_id: id, data }: Change): Promise<Record<string, unknown>> {
     const page = await this.service.get<{ items: Record<string, unknown>[] }>(`${recordsPath(entity ?? '')}/deleted`, {
       filters: `id = "${id}"`,

@@ -15,7 +15,7 @@ async function main(parameters: readonly string[]): Promise<number> {
     return interruptedBy() ?? 0;
   } catch (error) {
     const interrupted = interruptedBy();
-    // Ctrl-C is not a fault; only work that it cut short is reported.
+    // Ctrl-C is not a fault; only interrupted work is reported.
     if (interrupted !== null && !(error instanceof Failure)) return interrupted;
     const { text, exitCode } = described(error, isJson);
     if (text !== '') process.stderr.write(`${text}\n`);

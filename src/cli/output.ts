@@ -1,8 +1,7 @@
-// What a command prints: tables and sentences for people, JSON for programs (`--json`; one object per line for streams).
-// Results go to standard output, messages to standard error. A terminal would obey control characters, so text from the service
-// is shown without them: notes, tones and cells accept any text, a line must consist of `printable` results. JSON contains them
-// as escapes.
-// If a reader such as `head` goes away, the program ends without a message.
+// What a command prints: tables and sentences for people, JSON for programs (`--json`; one object per line for streams). Results
+// go to standard output, messages to standard error. A terminal would obey control characters, so text from the service is shown
+// without them: notes, tones and cells accept any text, but a line must consist of `printable` results. JSON contains them as
+// escapes. If a reader such as `head` goes away, the program ends without a message.
 import { once } from 'node:events';
 import process from 'node:process';
 
@@ -113,7 +112,7 @@ function isColoured(): boolean {
   return process.stdout.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
 }
 
-/** Keeps line breaks and tabs. */
+/** Decodes text in a form that is safe for a terminal; line breaks and tabs stay. */
 function legible(decoder: TextDecoder, chunk: Uint8Array): string {
   const text = decoder.decode(chunk, { stream: true });
   return text.replace(CONTROL, (one) => (one === '\n' || one === '\t' ? one : escaped(one)));

@@ -38,7 +38,7 @@ export function profilesFile(): string {
   return existsSync(file) ? realpathSync(file) : file;
 }
 
-/** No profiles if there is no file. If others can read the file, revokes their access. */
+/** Reads the profiles; none if there is no file. If others can read the file, revokes their access. */
 export function readProfiles(): Profiles {
   const file = profilesFile();
   if (!existsSync(file)) return { current: DEFAULT_PROFILE, profiles: {} };
@@ -74,7 +74,7 @@ export function useProfile(name: string): void {
   write({ ...readProfiles(), current: name });
 }
 
-/** If the removed profile was current, the first of the others becomes current. */
+/** Removes a profile. If it was the current one, the first of the others becomes current. */
 export function removeProfile(name: string): void {
   profileNamed(name);
   const { current, profiles } = readProfiles();

@@ -22,7 +22,7 @@ const FOOTER = `
 Address, tenant and credential come from --url and --tenant, else from TDS_URL, TDS_TENANT and TDS_KEY, else from the profile
 that \`tds login\` has stored. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by the service.`;
 
-/** With `isJson`, usage errors are left to the caller, who reports them as an object. */
+/** Builds the tree of commands. With `isJson`, usage errors are left to the caller, who reports them as an object. */
 export function buildProgram(isJson = false): Command {
   const program = new Command('tds')
     .description('Tenant Data Service: records, changes, files, webhooks and backups from the command line')

@@ -11,7 +11,7 @@ export interface Progress {
   stop(): void;
 }
 
-/** `total` is null if it is unknown, as for standard input. */
+/** Starts to show progress; `total` is null if it is unknown, as for standard input. */
 export async function startProgress(output: Output, total: number | null): Promise<Progress> {
   if (!output.isWatched) return { add: () => undefined, stop: () => undefined };
   const { default: cliProgress } = await import('cli-progress');

@@ -72,7 +72,7 @@ export class Service {
     return heard(bytesOf(response), silence, SILENCE_MS);
   }
 
-  /** Says which address could not be reached: another profile has another one. */
+  /** Adds to the error which address could not be reached, since each profile has its own. */
   async #reached<T>(answer: Promise<T>): Promise<T> {
     try {
       return await answer;

@@ -1,4 +1,4 @@
-// The version of this command line: that of the package that it is part of.
+// The version of this command line, which is the version of its package.
 // Read from package.json when it is needed.
 // Never fails in a complete installation.
 import { readFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// The records of a list, page by page, without gaps or repetition. What was read is not thrown away because the service is busy
-// or restarts: a page is asked for until it comes, with the pauses of the client. Only the first one fails at once, so that
+// The records of a list, page by page, without gaps or repetition. When the service is busy or restarts, the pages read so far
+// are not lost: a page is requested until it comes, with the pauses of the client. Only the first request fails at once, so that
 // a wrong address is reported, unless the service itself asks to come back later.
 // Failures: those of the client.
 import { ApiError } from '../../client/src/client.ts';

@@ -1,5 +1,5 @@
-// A write by a command: sent, or with `--dry-run` only tried. A dry run reports what the write would cause, as a note or, with
-// --json, as `{ data, dryRun }`.
+// A write by a command: sent, or with `--dry-run` only tried. A dry run reports what effects the write would have, as a note or,
+// with --json, as `{ data, dryRun }`.
 // Contract: trying#dry-runs.
 import type { Command } from 'commander';
 import type { RequestOptions } from '../../client/src/client.ts';
@@ -15,7 +15,7 @@ export function canBeTried(command: Command): Command {
   return command.option('--dry-run', 'only try it: nothing is kept, and what it would cause is said');
 }
 
-/** Performs the write and prints the answer's data, for people by `show`. */
+/** Performs the write and prints the response's data; `show` prints it for people. */
 export async function write<T>(
   { service, output, options }: Call<WriteOptions>,
   method: string,

@@ -1,6 +1,6 @@
-// The API document for one caller: the routes that it may use, with its tenant's own entities. The documents that REST serves
-// are kept for as long as the tenant's definitions stay the same, by what the caller may see. MCP and the generated client
-// are made of the same parts.
+// The API document for one caller: the routes that it may use, with its tenant's own entities. REST caches the documents that it
+// serves, by what the caller may see, for as long as the tenant's definitions stay the same. MCP and the generated client are
+// built from the same parts.
 // Failures: 404 for an entity that the caller may not use, 400 beyond the bytes of a response, 503 when too many are being made.
 // Contract: decisions#api-document, neighbours#byte-budgets.
 import { type Caller, requireTenant, type TenantCaller } from '../access/caller.ts';
@@ -40,7 +40,7 @@ export interface DocumentRequest {
 }
 
 const { making, waitingMax, waitMs } = LIMITS.apiDocument;
-/** A document in the making takes several times its bytes, and needs no connection that others wait for. */
+/** Limits how many documents are built at once: each takes several times its bytes, but no connection that others wait for. */
 const makers = new Semaphore({ name: 'api-documents', slots: making, shareWaitingMax: waitingMax, waitMs });
 
 /** The document, and its bytes as JSON, estimated. 503 when too many are being made. */
@@ -61,7 +61,7 @@ async function makeDocument(
     invalidField('document', `would be larger than ${bytesMax} bytes; ${remedy}`),
   );
   const visible = caller.tenant === null ? null : await visibleTo(app, requireTenant(caller), entityNames);
-  // Those that wait for their turn follow each other without the event loop turning.
+  // Otherwise builds that waited for a slot would follow each other without the event loop running in between.
   await giveWay();
   const document = await buildDocument(routesOf(routes, caller), versionOfPackage(), app.config.baseUrl ?? app.address);
   state(document, caller);
@@ -85,7 +85,7 @@ async function makeDocument(
   return { document, bytes: budget.taken };
 }
 
-/** The entities that the caller may use, and those of them that the document describes. */
+/** The entities that the caller may use, and among them the ones that the document describes. */
 async function visibleTo(app: App, inTenant: TenantCaller, entityNames: readonly string[] | null) {
   const catalog = await catalogOf(app, inTenant.tenant);
   const all = visibleEntities(catalog, inTenant);
@@ -98,13 +98,16 @@ export function routesOf(routes: readonly ListedRoute[], caller: Caller): Listed
   return routes.filter(({ method, hooks }) => {
     const { 'x-access': access, 'x-svc': route } = (hooks as { detail: { 'x-access': Access; 'x-svc': Route } }).detail;
     if (method === 'OPTIONS' || !mayUse(caller, access)) return false;
-    // Of what a public key may post, there is only a ticket.
+    // The only thing that a public key may post is the request for a ticket.
     if (isReader && method !== 'GET' && access !== 'open' && access !== 'ticket') return false;
     return route.mayCall?.(caller) !== false;
   });
 }
 
-/** Only these are named as targets of relations; those that are described too have a type. */
+/**
+ * The types of the readable entities. Only these are named as targets of relations; the ones that the document describes have a
+ * type.
+ */
 function readableTypes(
   { rights }: TenantCaller,
   visible: readonly VisibleEntity[],
@@ -118,10 +121,10 @@ function readableTypes(
   );
 }
 
-/** Targets that are looked up for examples; the others get the id of no record. */
+/** How many targets are looked up for examples; the others get an id that no record has. */
 const TARGETS_MAX = 50;
 
-/** A record that the caller may see of each entity that a new record must point at. */
+/** For each entity that a new record must refer to: the id of a record that the caller may see. */
 async function targetIds(
   app: App,
   caller: TenantCaller,
@@ -144,14 +147,14 @@ async function targetIds(
         limit 1`);
       if (row !== undefined) found.set(targetId, row.id);
     } catch (error) {
-      // A role's filter that no longer fits its entity.
+      // The role's row filter no longer fits the entity.
       if (!(error instanceof ServiceError) || error.ecode !== 'FORBIDDEN') throw error;
     }
   }
   return found;
 }
 
-/** Each entity has a tag of its own, after those of the routes in use. */
+/** Gives each entity its own tag, after the tags of the routes in use. */
 function describeTags(document: JsonSchema, entities: readonly VisibleEntity[]): void {
   const own = entities.map(({ name, description }) => ({ name, description: description || `Records of ${name}.` }));
   document.tags = [
@@ -176,10 +179,12 @@ function state(document: JsonSchema, { kind, tenant }: Caller): void {
   }
 }
 
-/** Of a document as a tree: so many take less than a millisecond. */
+/** How many nodes of the document's tree are processed at once, which takes less than a millisecond. */
 const NODES = 500;
 
-/** Drops the components that neither the document nor the others refer to, such as those of routes that the caller may not use. */
+/**
+ * Drops components to which neither the document nor the others refer, such as components of routes that the caller may not use.
+ */
 async function dropUnused(document: JsonSchema, others: readonly JsonSchema[]): Promise<void> {
   const { components, ...rest } = document as { components: Record<string, Record<string, unknown>> };
   const used = new Set<string>();
@@ -206,7 +211,7 @@ async function dropUnused(document: JsonSchema, others: readonly JsonSchema[]): 
 }
 
 const keptOf = perApp(() => new KeptDocuments());
-/** Of a document as a tree: what is deeper is written in one piece. */
+/** How many levels of the document's tree are split; deeper values are written in one piece. */
 const LEVELS = 5;
 
 /** The document as JSON, kept until the definitions or the caller's rights change. */
@@ -220,7 +225,7 @@ export async function documentText(
   const { kind, rights, scopes, isTenantAdmin, tenant } = caller;
   const server = app.config.baseUrl ?? app.address;
   const seen = JSON.stringify([server, tenant?.slug, kind, rights, scopes, isTenantAdmin, entityNames]);
-  // Row filters decide which records are named in examples.
+  // Examples name records, and row filters decide which.
   const scope = seen.includes('$currentUser') ? `${seen} ${caller.id}` : seen;
   const id = sha256(scope).toString('base64');
   const bytesMax = LIMITS.response.bytesMax;

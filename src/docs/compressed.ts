@@ -1,5 +1,5 @@
-// A large text that is served many times, such as the API document and the files of its page. It is compressed once, outside
-// the event loop, for the clients that accept gzip.
+// A large text that is served many times, such as the API document and the files of its page. It is compressed only once,
+// outside the event loop, for clients that accept gzip.
 // Contract: decisions#api-document.
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';

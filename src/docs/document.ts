@@ -25,7 +25,10 @@ interface Detail {
   security: object[];
 }
 
-/** `server` is the address that clients use. The event loop turns between operations: all of them take up to 25 ms. */
+/**
+ * Builds the document. `server` is the address that clients use. The event loop runs between operations, which take up to 25 ms
+ * together.
+ */
 export async function buildDocument(
   routes: readonly ListedRoute[],
   version: string,
@@ -58,7 +61,7 @@ export async function buildDocument(
     components: {
       schemas: schemas.components,
       responses,
-      // A caller's document adds its own.
+      // A caller's document adds its own parameters.
       parameters: { ...HEADER_PARAMETERS },
       headers: RESPONSE_HEADERS,
       securitySchemes: SECURITY_SCHEMES,
@@ -66,7 +69,7 @@ export async function buildDocument(
   };
 }
 
-/** The tags in use, in the order of the table. Throws on one without a description. */
+/** The tags in use, in the order of the table. Throws on a tag without a description. */
 function tagsOf(paths: Record<string, JsonSchema>): object[] {
   const operations = Object.values(paths).flatMap((path) => Object.values(path)) as { tags: string[] }[];
   const used = new Set(operations.flatMap(({ tags }) => tags));
@@ -114,7 +117,7 @@ function pathParameters(path: string, method: string, { params, pathExamples = {
   });
 }
 
-/** Of the demo tenant. */
+/** Path parameters of the demo tenant. */
 const PATH_EXAMPLES: Readonly<Record<string, string>> = { entityName: 'companies', key: 'country' };
 
 const PATH_DESCRIPTIONS: Readonly<Record<string, string>> = {

@@ -1,5 +1,5 @@
-// Examples of requests and responses about an entity's records, made of example values of its fields
-// (entities/example-values.ts). A record without an example for a required field has none.
+// Examples of requests and responses about an entity's records, built from example values of its fields
+// (entities/example-values.ts). There is no example when a required field has no example value.
 // Contract: decisions#api-document.
 import { exampleValue, storedExample, type TargetIds } from '../entities/example-values.ts';
 import type { Field } from '../entities/field.ts';
@@ -52,7 +52,7 @@ export async function exampleOfRecord(
   return own;
 }
 
-/** Tools take an example with such a member for a schema. */
+/** Whether the key is a keyword of JSON Schema: tools would read an example with such a member as a schema. */
 function isKeyword({ key }: Field): boolean {
   return ['default', 'example', 'examples', 'schema'].includes(key);
 }

@@ -1,6 +1,6 @@
-// The JSON Schemas of an entity's records as one caller sees them: the record in responses, and the values to create and to
-// change one. The typed API document and the generated client have their types from here. Hidden fields, and the names of
-// entities that the caller may not read, are in none of them. Pure.
+// The JSON Schemas of an entity's records as one caller sees them: the record in responses, and the values of creations and
+// changes. The types of the typed API document and of the generated client come from here. Hidden fields, and the names of
+// entities that the caller may not read, appear in none of them. Pure.
 // Contract: decisions#api-document, decisions#fields.
 import type { Field } from '../entities/field.ts';
 import { specOf } from '../entities/field-types.ts';
@@ -82,7 +82,7 @@ function valueSchema(field: Field): JsonSchema {
   return schema;
 }
 
-/** JSON Schema's patterns are those of ECMAScript; the service's are RE2's. */
+/** Whether a pattern means the same in JSON Schema, which uses ECMAScript's syntax, and in the service, which uses RE2's. */
 function isSharedSyntax(pattern: string): boolean {
   if (/\[:|\(\?[^:)]/.test(pattern)) return false;
   try {
@@ -96,7 +96,7 @@ function isSharedSyntax(pattern: string): boolean {
 function nullable(schema: JsonSchema): JsonSchema {
   const { type, enum: values, anyOf } = schema;
   if (anyOf !== undefined) return { ...schema, anyOf: [...(anyOf as JsonSchema[]), { type: 'null' }] };
-  // Anything: also null.
+  // The field accepts anything, null included.
   if (type === undefined) return schema;
   return {
     ...schema,

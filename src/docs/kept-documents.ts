@@ -1,6 +1,6 @@
-// API documents as JSON, kept by what their callers may see. A document is good while the tenant's definitions are the ones
-// that it was made of; rights are part of its id. A document that is being made is shared by all that ask for it. A tenant's documents
-// take at most half of the bytes.
+// A cache of API documents as JSON, by what their callers may see. A document is valid while the tenant still has the
+// definitions from which it was built; rights are part of its id. A document that is being built is shared by all that ask for
+// it. A tenant's documents take at most half of the bytes.
 // Contract: neighbours#fair-shares.
 import { LIMITS } from '../limits.ts';
 import { Compressed } from './compressed.ts';
@@ -10,7 +10,7 @@ const { keptBytes } = LIMITS.apiDocument;
 export interface DocumentKey {
   id: string;
   share: string;
-  /** The definitions, as a process keeps them until they change; null without a tenant. */
+  /** The definitions, an object that a process keeps until they change; null without a tenant. */
   catalog: object | null;
 }
 
@@ -18,15 +18,15 @@ interface Entry {
   share: string;
   catalog: WeakRef<object> | null;
   made: Promise<Compressed>;
-  /** 0 while it is being made. */
+  /** 0 while the document is being built. */
   bytes: number;
 }
 
 export class KeptDocuments {
-  /** The one used last is last. */
+  /** In the order of use: the entry used last is last. */
   readonly #entries = new Map<string, Entry>();
 
-  /** The document, made unless it is kept. A failure is not kept. */
+  /** The document, built unless it is cached. A failure is not cached. */
   get({ id, share, catalog }: DocumentKey, make: () => Promise<Uint8Array<ArrayBuffer>>): Promise<Compressed> {
     const known = this.#entries.get(id);
     this.#entries.delete(id);

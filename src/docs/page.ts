@@ -1,6 +1,6 @@
 // The Swagger UI page and the script that starts it, without inline scripts or resources from other hosts. A key that a person
-// enters is kept in the page's memory only: it is sent to this service alone, and gone when the page is.
-// The page shows the document at /swagger/json: the general one, or that of the key.
+// enters stays in the page's memory: it is sent only to this service, and is gone when the page is closed. The page shows the
+// document at /swagger/json: the general one, or the one for the key.
 // Contract: decisions#api-document.
 
 export const PAGE = `<!doctype html>

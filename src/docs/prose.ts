@@ -104,7 +104,7 @@ export const RESPONSE_HEADERS: Readonly<Record<string, JsonSchema>> = {
   RateLimitReset: { description: 'When it resets, in Unix seconds.', schema: { type: 'integer' } },
 };
 
-/** Sent with a public key, and with every credential where RATE_LIMIT_PER_MIN is set. */
+/** Response headers for a public key and, if RATE_LIMIT_PER_MIN is set, for every credential. */
 export const RATE_HEADERS: JsonSchema = {
   RateLimit: { $ref: '#/components/headers/RateLimit' },
   'RateLimit-Policy': { $ref: '#/components/headers/RateLimitPolicy' },

@@ -131,7 +131,7 @@ function headersOf({ responseHeaders = {} }: Route, { isOpen }: Kind): JsonSchem
   };
 }
 
-/** The codes that an operation may return, in the order of the code table. */
+/** The codes that an operation may return, in the order of the table of codes. */
 function codesOf({ errors = [], body, rawBody, bodyTypes = [], query }: Route, kind: Kind): ErrorCode[] {
   const hasBody = body !== undefined || rawBody !== undefined;
   // A process with too many requests refuses further ones on every route.

@@ -1,5 +1,5 @@
-// The root of the service: sends browsers to the console, and tells other clients what they have reached and where to go
-// on. A browser is a client whose Accept header prefers HTML to JSON.
+// The root of the service: sends browsers to the console, and tells other clients what service this is and where to continue. A
+// browser is a client whose Accept header prefers HTML to JSON.
 // Contract: browsers#pages.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -54,7 +54,7 @@ export function rootRoutes(app: App) {
   );
 }
 
-/** Whether HTML has the higher weight, or the same one and is named while JSON is only matched by a wildcard. */
+/** Whether HTML has a higher weight than JSON, or the same weight and is named while only a wildcard matches JSON. */
 export function prefersHtml(accept: string): boolean {
   const ranges = accept.split(',').map(rangeOf);
   const html = Math.max(weightOf(ranges, 'text/html'), weightOf(ranges, 'application/xhtml+xml', true));

@@ -9,7 +9,7 @@ export type JsonSchema = { [key: string]: unknown };
 const MAPS = new Set(['properties', 'patternProperties', '$defs']);
 const LISTS = new Set(['anyOf', 'oneOf', 'allOf', 'prefixItems']);
 const SINGLES = new Set(['items', 'additionalProperties', 'not', 'contains', 'propertyNames']);
-/** `error` and `keyError` are messages; `$id` became the component's name. */
+/** Keywords to drop: `error` and `keyError` are messages, and `$id` has become the component's name. */
 const DROPPED = new Set(['error', 'keyError', '$id']);
 const ANY_NAME = '^(.*)$';
 

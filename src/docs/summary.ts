@@ -1,7 +1,8 @@
-// The summary of a caller's API document, for readers that pay by the word: each entity in one member, with its fields as short
-// texts; the routes of records once, for all entities; of the other routes the operation ids. It has the shape of an
-// OpenAPI document, whose full form has the rest. It names nothing that the full document of the caller does not.
-// Failures: 404 for an entity that is not among the caller's. Contract: decisions#mcp, decisions#api-document.
+// The summary of a caller's API document, for readers that pay by the word: each entity as one member, with its fields as short
+// texts; the routes of records once for all entities; only the operation ids of the other routes. It has the shape of an OpenAPI
+// document, and the full document has the rest. It names nothing that the caller's full document does not name.
+// Failures: 404 for an entity that is not among the caller's.
+// Contract: decisions#mcp, decisions#api-document.
 import { type Caller, requireTenant } from '../access/caller.ts';
 import { allows, type Rights } from '../access/rights.ts';
 import type { App } from '../app.ts';
@@ -14,7 +15,7 @@ import { isRequired } from './entity-schemas.ts';
 import { TITLE } from './prose.ts';
 import { entitiesNamed, type VisibleEntity, visibleEntities } from './visible-entities.ts';
 
-/** Characters of a select's options that are shown, and of an entity's description. */
+/** How many characters of a select's options are shown, and of an entity's description. */
 const OPTIONS_MAX = 80;
 const DESCRIPTION_MAX = 120;
 const DESCRIPTION = `A summary: ask with detail "full" for parameters, bodies and responses. Of fields, ! means required in a new record.
@@ -69,7 +70,7 @@ function entityOf({ description, operations, fields }: VisibleEntity, catalog: C
   };
 }
 
-/** Such as `select! open|won|lost`, or `relation companies`. */
+/** A field as text, such as `select! open|won|lost`, or `relation companies`. */
 function textOf(field: Field, catalog: Catalog, rights: Rights): string {
   const target = catalog.byId.get(field.targetId ?? '')?.name;
   const options = field.options ?? [];

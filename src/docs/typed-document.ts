@@ -1,6 +1,6 @@
-// The typed part of a caller's API document: the generic record routes are replaced by those of each entity that the caller may
-// use, with schemas and examples of the entity's own fields. It shows nothing that the caller may not read. The event loop
-// turns between entities. Failures: 400 when the document would be larger than a response.
+// The typed part of a caller's API document: replaces the generic record routes by the routes of each entity that the caller may
+// use, with schemas and examples of the entity's own fields. It shows nothing that the caller may not read. The event loop runs
+// between entities. Failures: 400 when the document would be larger than a response.
 // Contract: decisions#api-document, decisions#roles, neighbours#fair-shares.
 import { OPERATIONS, type Operation } from '../access/rights.ts';
 import type { TargetIds } from '../entities/example-values.ts';
@@ -18,7 +18,7 @@ type Paths = Record<string, Record<string, JsonSchema>>;
 type Content = Record<string, JsonSchema>;
 
 const RECORDS = '/api/entities/{entityName}/records';
-/** What each operation needs: one of these rights. */
+/** The rights of which an operation needs one. */
 const NEEDS: Readonly<Record<string, readonly Operation[]>> = {
   get: ['read'],
   post: ['create'],
@@ -81,7 +81,7 @@ export interface Template {
   path: string;
   method: string;
   needs: readonly Operation[];
-  /** As JSON, in which an entity's names replace the generic ones. */
+  /** The operation as JSON, in which an entity's names replace the generic ones. */
   text: string;
 }
 
@@ -225,7 +225,7 @@ async function examplesOf(entity: VisibleEntity, targets: TargetIds): Promise<Ex
   };
 }
 
-/** A header line and one record. An entity without required fields has a column all the same. */
+/** A header line and one record. An entity without required fields has one column nevertheless. */
 function csvOf({ fields }: VisibleEntity, values: Record<string, unknown>): string | null {
   const columns = fields.filter(({ key }) => values[key] !== undefined);
   const shown = columns.length === 0 ? fields.slice(0, 1) : columns;

@@ -13,7 +13,7 @@ export interface VisibleEntity {
   id: string;
   name: string;
   description: string | null;
-  /** The name of its type: PascalCase, unique. */
+  /** The name of the entity's type: PascalCase, unique. */
   typeName: string;
   operations: ReadonlySet<Operation>;
   fields: readonly Field[];
@@ -36,7 +36,7 @@ export function visibleEntities(catalog: Catalog, caller: TenantCaller): Visible
   }));
 }
 
-/** Those of the names, or all without names. 404 for a name that is not among them. */
+/** The entities with these names, or all when no names are given. 404 for a name that is not among them. */
 export function entitiesNamed(
   visible: readonly VisibleEntity[],
   names: readonly string[] | null,

@@ -14,7 +14,7 @@ const SEVERITY_BY_CHECK = {
 export type Check = keyof typeof SEVERITY_BY_CHECK;
 export const CHECKS = Object.keys(SEVERITY_BY_CHECK) as Check[];
 
-/** `name` is the entity or trigger concerned. */
+/** One fault of one tenant's schema; `name` is the entity or trigger concerned. */
 export interface Finding {
   check: Check;
   table: string | null;
@@ -60,7 +60,7 @@ export function needsVector({ check, table, column }: Finding): boolean {
   return check === 'extension_exists' || check === 'hnsw_index_exists';
 }
 
-/** One line, for a finding that a repair could not fix. */
+/** Describes, in one line, a finding that a repair could not fix. */
 export function describeFinding({ check, table, column, name }: Finding): string {
   const subject = [table, column].filter((part) => part !== null).join('.');
   return [check, subject, name].filter((part) => part !== undefined && part !== '').join(' ');

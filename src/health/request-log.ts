@@ -1,5 +1,5 @@
-// The log line of a request: who made it, which route it took, and how it ended. Refused requests are `info`, failures
-// `error`, all others `debug`. A line names a credential by its kind and id, never by its value, and paths are redacted.
+// The log line of a request: its caller, its route, and its outcome. Refused requests are logged as `info`, failures as `error`,
+// all others as `debug`. A line names a credential by its kind and id, never by its value, and paths are redacted.
 // Contract: neighbours#who-does-what, decisions#configuration.
 import { callerFields, type RequestContext, redactedPath } from '../access/request-context.ts';
 import type { App } from '../app.ts';
@@ -14,7 +14,7 @@ export interface FinishedRequest {
   durationMs: number;
 }
 
-/** Characters of a path that are logged: refused requests are logged too, and cost their sender little. */
+/** How many characters of a path are logged: refused requests are logged too, and cost their sender little. */
 const PATH_LOGGED = 256;
 
 export function logRequest(app: App, { request, context, route, status, durationMs }: FinishedRequest): void {

@@ -1,12 +1,12 @@
-// The server span of a request, named and described by OpenTelemetry's stable conventions for HTTP, with the tenant beside
-// them. It continues the trace that the request brought, or begins one; what the request does belongs to it.
+// The server span of a request, with the names and attributes of OpenTelemetry's stable conventions for HTTP, and the tenant. It
+// continues the trace of the request, or begins a new trace; the work of the request belongs to it.
 // Contract: neighbours#who-does-what.
 import { callerFields, type RequestContext, redactedPath } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import type { ActiveSpan } from '../runtime/tracing.ts';
 import type { FinishedRequest } from './request-log.ts';
 
-/** Null without export of spans. */
+/** Starts the span; null when spans are not exported. */
 export function startRequestSpan({ tracing }: App, request: Request, context: RequestContext): ActiveSpan | null {
   if (tracing === null) return null;
   const span = tracing.start('server', request.method, context.trace, {

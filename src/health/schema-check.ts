@@ -1,6 +1,6 @@
-// The six checks of all tenants' schemas, in a few statements. What is missing is found by comparing
-// Postgres's catalog with the reference schema; only flags and record tables are read from the tenants,
-// many at a time. A missing table is one finding, not one for each of its columns.
+// The six checks of all tenants' schemas, in a few statements. Missing objects are found by comparing Postgres's catalog with
+// the reference schema; only flags and record tables are read from the tenants, many at a time. A missing table is one finding,
+// not one for each of its columns.
 // Contract: interface#schema-health, decisions#operations.
 import type { App } from '../app.ts';
 import type { Transaction } from '../runtime/postgres.ts';
@@ -16,7 +16,7 @@ export interface CheckedTenant {
   findings: Finding[];
 }
 
-/** Tenants read in one statement, which holds three locks for each. */
+/** How many tenants one statement reads; it holds three locks for each. */
 const TENANTS_PER_STATEMENT = 200;
 const ATTEMPTS = 3;
 
@@ -71,7 +71,7 @@ async function check(queries: Queries, required: readonly RequiredColumn[], only
   return tenants;
 }
 
-/** When tenants were dropped meanwhile, repeats the query without them. */
+/** Runs the checks; when tenants were dropped meanwhile, repeats the query without them. */
 async function findInRemaining(queries: Queries, findings: Findings, tenants: CheckedTenant[], only?: string) {
   let remaining = tenants;
   while (remaining.length > 0) {

@@ -1,6 +1,7 @@
-// Repairs degraded tenants. It does not touch the others, nor those that lack only what needs pgvector where that is missing.
-// Each tenant is locked, checked, repaired and checked again in one transaction, so concurrent repairs share the work and count
-// each tenant once. No existing row, column or table is changed. What cannot be repaired is reported per tenant.
+// Repairs degraded tenants. It leaves out the others, and also tenants that lack only objects that need pgvector when that is
+// missing. Each tenant is locked, checked, repaired and checked again in one transaction, so concurrent repairs share the work
+// and count each tenant once. No existing row, column or table is changed. Faults that cannot be repaired are reported per
+// tenant.
 // Contract: interface#schema-health.
 import type { App } from '../app.ts';
 import { repairEntities } from '../entities/entities.ts';
@@ -34,7 +35,10 @@ export async function repairSchemas(app: App): Promise<Repair> {
   return repair;
 }
 
-/** Whether the extension is there now. A failure is logged only: the tenants are repaired without pgvector and report it as missing. */
+/**
+ * Adds pgvector, and resolves to whether it is there now. A failure is only logged: the tenants are repaired without pgvector,
+ * which they report as missing.
+ */
 async function addExtension(app: App): Promise<boolean> {
   try {
     return await addVectorExtension(app.db.slow, app.log);
@@ -49,7 +53,10 @@ function stillMissing(findings: readonly Finding[]): string {
   return `still missing: ${findings.map(describeFinding).join(', ')}`;
 }
 
-/** Repairs of a tenant that is being dropped or changed meanwhile: a deadlock with that ends one of both. */
+/**
+ * How often the repair of a tenant is tried that is being dropped or changed meanwhile: a deadlock with that ends one of the
+ * two.
+ */
 const TRIES = 5;
 
 /** `fixed`; `healthy` when another process repaired the schema or the tenant is gone; otherwise the failure's message. */
@@ -70,7 +77,7 @@ async function repairTenant(app: App, tenant: CheckedTenant, tries = 1): Promise
   }
 }
 
-/** A partial repair is committed. */
+/** Repairs a tenant under its lock. A partial repair is committed too. */
 async function repairLocked(app: App, tx: Transaction, id: string, version: number): Promise<string> {
   if (version > app.tenantSchema.migrations.length) return 'the schema version is newer than this process';
   if ((await checkTenant(app, tx, id)).length === 0) return 'healthy';

@@ -1,5 +1,5 @@
-// Schema health over HTTP: check and repair, for the super-admin. 503 when Postgres is unavailable; what a
-// repair could not fix is part of its 200 response.
+// Schema health over HTTP: check and repair, for the super-admin. 503 when Postgres is unavailable; faults that a repair could
+// not fix are part of its 200 response.
 // Contract: interface#schema-health.
 import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';

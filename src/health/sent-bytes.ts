@@ -16,7 +16,7 @@ export function countSentBytes(response: Response, counts: TenantCounts): Respon
   return new Response(counted(response.body, counts), response);
 }
 
-/** Reads nothing ahead of the client. */
+/** Counts the chunks of a body as they pass. It reads nothing ahead of the client. */
 function counted(body: ReadableStream<Uint8Array>, counts: TenantCounts): ReadableStream<Uint8Array> {
   const reader = body.getReader();
   return new ReadableStream<Uint8Array>(

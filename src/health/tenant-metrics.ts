@@ -1,7 +1,7 @@
-// Metrics by tenant. The METRICS_TENANTS busiest have their own series, all others share the label `other`. What a tenant
-// uses is added at each scrape to the series that it has at that time, so every series only grows, and all series
-// together show what was used. A series ends when its place goes to a busier tenant, and continues where it stopped if the
-// tenant gets a place again. Busy is statement time, at least a millisecond a request; the past counts half every ten
+// Metrics by tenant. The METRICS_TENANTS busiest tenants have their own series; all others share the label `other`. At each
+// scrape, a tenant's new use is added to the series that it has at that time, so every series only grows, and all series
+// together show the total use. A series ends when its place goes to a busier tenant, and continues where it stopped if the
+// tenant gets a place again. Busy means statement time, at least a millisecond per request; the past counts half every ten
 // minutes. Memory: about 0.3 KiB for each tenant that the process has served.
 // Contract: neighbours#who-does-what, decisions#metrics.
 import { Counter } from 'prom-client';
@@ -25,14 +25,14 @@ const BUSIER_FACTOR = 2;
 const SLUGS_WITHIN_MS = 1_000;
 const OTHER = 'other';
 
-/** What has been shown of a tenant. Arrays have a number for each family. */
+/** The amounts of a tenant that have been shown. Each array has a number per family. */
 interface Tracked {
   counts: Readonly<TenantCounts>;
   /** Busy time seen so far, and as it counts now. */
   busyMs: number;
   activity: number;
   seen: number[];
-  /** Shown under the tenant's own label; null until it has had a place. */
+  /** The amounts shown under the tenant's own label; null until it has had a place. */
   own: number[] | null;
   hasPlace: boolean;
   slug: string | null;
@@ -55,7 +55,7 @@ class TenantMetrics {
       };
       new Counter({ name, help, labelNames: ['tenant'], collect, registers: [registry] });
     }
-    // A deleted tenant gives up its place: its slug is read again, and not found.
+    // A deleted tenant loses its place: its slug is read again, and not found.
     app.invalidations.on('tenant', (ids) => {
       for (const id of ids ?? this.#tracked.keys()) {
         const tracked = this.#tracked.get(id);
@@ -100,7 +100,7 @@ class TenantMetrics {
     for (const id of this.#tracked.keys()) if (!known.has(id)) this.#tracked.delete(id);
   }
 
-  /** The tenants that should have a place: those that have one, unless another is much busier. */
+  /** The tenants that should have a place: the current ones, unless another tenant is much busier. */
   #choose(): Set<string> {
     const places = this.app.config.metricsTenants;
     const byActivity = [...this.#tracked].sort(([, a], [, b]) => b.activity - a.activity);

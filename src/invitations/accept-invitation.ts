@@ -22,7 +22,7 @@ import { type PersonSchema, Registration } from '../users/person.ts';
 import { insertUser, type User } from '../users/users.ts';
 import { type FoundInvitation, findByToken, hasToken, IS_PENDING } from './invitations.ts';
 
-/** Needed with a platform code, and ignored with an invitation to a tenant. */
+/** The names of the new tenant: needed with a platform code, and ignored with an invitation to a tenant. */
 const NewTenantNames = open({ tenantSlug: TenantSlug, tenantName: TenantName });
 const ignored = (description: string) =>
   Type.Optional(Type.Unsafe<string>(Type.Unknown({ description, type: 'string' })));
@@ -104,9 +104,9 @@ async function createInvitedTenant(
 }
 
 /**
- * From which tenant a new one comes, through however many codes; null from none. 409 when that one has made as many as it may: each
- * tenant has a share of connections, streams and storage of its own. Asked before the schema is made, which takes the database long
- * and would be undone. Must hold the lock of the tenants' names.
+ * The tenant from which a new tenant originates, through however many codes; null when it has none. 409 when that tenant has
+ * made as many as it may, since each tenant has its own share of connections, streams and storage. Checked before the schema is
+ * created, which takes the database long and would be undone. Must hold the lock of the tenants' names.
  */
 async function makerWithRoom(tx: Tx, token: string): Promise<string | null> {
   const maker = await tx.first<{ id: string | null; made: number }>(sql`

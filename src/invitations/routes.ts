@@ -1,5 +1,5 @@
-// The routes of invitations: those of tenant admins, the platform's list, and the two that an invited
-// person uses, which need no credential because the token is the proof.
+// The routes of invitations: for tenant admins, the platform's list, and the two routes that an invited person uses, which need
+// no credential because the token is the proof.
 // Contract: interface#invitations, decisions#invitations.
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';

@@ -16,7 +16,7 @@ interface KeyRoutes<L extends Access, C extends Access, R extends Access, B exte
   /** The kind in summaries: with an article, and in the plural. */
   one: string;
   many: string;
-  /** The tenant has a limit of active keys. */
+  /** Whether the tenant has a limit of active keys of this kind. */
   isLimited?: boolean;
 }
 

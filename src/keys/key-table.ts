@@ -12,7 +12,7 @@ import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, join, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 
-/** In the lists of keys of a tenant. */
+/** A property that the lists of a tenant's keys have. */
 export const LAST_USED = { lastUsedAt: LastUsedAt };
 
 type Properties<P extends TProperties> = P & { id: typeof Uuid; keyPrefix: TString; createdAt: typeof Timestamp };

@@ -47,7 +47,10 @@ export async function issueOwnerKey(
   });
 }
 
-/** Without those that have expired before `expiredShown` others: a key may expire at once, so that there is no end of them. */
+/**
+ * Lists the tenant's keys, but only the last `expiredShown` of the expired ones: keys may expire at once, so their number is
+ * unlimited.
+ */
 export function listOwnerKeys(app: App, caller: TenantCaller): Promise<OwnerKey[]> {
   const isOwn = keysOf(caller);
   const expired = sql`

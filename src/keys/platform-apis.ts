@@ -40,7 +40,7 @@ export const PlatformApiSchema = Type.Object(
 export type PlatformApi = Static<typeof PlatformApiSchema>;
 export const PlatformApiDefinition = closed(Members);
 export type PlatformApiDefinition = Static<typeof PlatformApiDefinition>;
-/** Members that are missing or null keep their values. */
+/** A change of an API: members that are missing or null keep their values. */
 export const PlatformApiChange = closedChange(Members);
 export type PlatformApiChange = Static<typeof PlatformApiChange>;
 
@@ -128,7 +128,7 @@ export async function deleteApi(app: App, caller: TenantCaller, id: string): Pro
 }
 
 /**
- * Finds roles that are neither in the tenant nor in `permissions`, unless the API has them already. Those in the tenant are
+ * Finds roles that are neither in the tenant nor in `permissions`, unless the API has them already. The tenant's roles are
  * locked until the transaction ends, since they restrict the API's keys.
  */
 async function roleProblems(tx: Tx, { tenant }: TenantCaller, body: PlatformApiChange, current?: PlatformApi) {

@@ -67,7 +67,7 @@ export async function issuePlatformKey(
   });
 }
 
-/** Of two that issue the last key at once, one waits for the other, and is refused. */
+/** 409 at the limit. Of two concurrent requests for the last key, one waits for the other and is then refused. */
 async function requireRoomForKey(tx: Tx, caller: TenantCaller, apiId: string): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform keys'), hashtext(${apiId}))`);
   const counted = await tx.first<{ n: number }>(sql`

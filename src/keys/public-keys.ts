@@ -1,5 +1,5 @@
-// Public keys, for browsers and apps, from which anyone can extract them. They read what their role reads, from their
-// allowed origins, within rate limits per minute and per day.
+// Public keys for browsers and apps, from which anyone can extract them. A key can read what its role can read, from its allowed
+// origins, within rate limits per minute and per day.
 // Contract: interface#public-key, decisions#keys.
 import { type Static, type TObject, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -18,7 +18,7 @@ import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 
 const { ttlDays: TTL_DAYS, perMinute: PER_MINUTE, perDay: PER_DAY, originsMax } = LIMITS.publicKey;
 
-/** What an admin may set, at creation and later. */
+/** The settings that an admin may give, at creation and later. */
 const Settings = {
   label: text(LIMITS.key.labelMax, { examples: ['web site'] }),
   roleId: Uuid,
@@ -55,7 +55,7 @@ export const NewPublicKey = closed({
   rateLimitPerDay: optional(rateLimitPerDay),
 });
 export type NewPublicKey = Static<typeof NewPublicKey>;
-/** Members that are missing or null keep their values. */
+/** A change of a key: members that are missing or null keep their values. */
 export const PublicKeyChange = closedChange({ ...Settings, ttlDays: TtlDays });
 export type PublicKeyChange = Static<typeof PublicKeyChange>;
 

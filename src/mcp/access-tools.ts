@@ -1,4 +1,4 @@
-// The MCP tool that explains decisions on access, for tenant admins: the operation of REST.
+// The MCP tool for tenant admins that explains decisions on access. It calls the operation of REST.
 // Failures: 400 with every problem, 403.
 // Contract: decisions#explanations.
 import { ExplanationSchema, explain, Question } from '../explain/explain.ts';

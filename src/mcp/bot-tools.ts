@@ -1,5 +1,6 @@
-// MCP tools for bots. As over REST, all but `whoami_bot` need a tenant admin, and a secret is shown only when it is
-// created. Failures are those of the operations.
+// MCP tools for bots. As over REST, all tools but `whoami_bot` need a tenant admin, and a secret is shown only when it is
+// created.
+// Failures: those of the operations.
 // Contract: interface#mcp, interface#bot.
 import { Type } from '@sinclair/typebox';
 import { WhoamiSchema, whoami } from '../admin/routes.ts';

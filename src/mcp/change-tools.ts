@@ -1,6 +1,6 @@
-// The MCP tools for changes, of the feed and of one record, which ask the same operations as REST. They do not wait: an agent
-// asks again.
-// Failures are those of the operation: 400, 403, 404, 409, 410.
+// The MCP tools for changes, of the feed and of one record, which call the same operations as REST. They do not wait for
+// changes: an agent calls again.
+// Failures: those of the operations: 400, 403, 404, 409, 410.
 // Contract: feed#the-feed, history#history, decisions#mcp.
 import { Type } from '@sinclair/typebox';
 import { readChanges } from '../changes/changes.ts';
@@ -11,7 +11,7 @@ import { LIMITS } from '../limits.ts';
 import { defineTool, EntityName, queryText, READS, type Tool, toolInput } from './tool.ts';
 
 const { limitMax } = LIMITS.changes;
-/** A result holds its items twice, and once more with each quote escaped. */
+/** A result contains its items twice, once with each quote escaped. */
 const BYTES_MAX = LIMITS.response.bytesMax / 4;
 
 export const CHANGE_TOOLS: readonly Tool[] = [

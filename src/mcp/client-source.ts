@@ -1,6 +1,6 @@
 // The source of a client for a tenant's entities: one file of TypeScript that compiles under `strict`. It is the client of
-// client/, with the entity map that this caller sees and the address of this service; the map permits the caller's
-// operations only. The same entities give the same source.
+// client/, with the entity map for this caller and the address of this service; the map permits only the caller's operations.
+// The same entities give the same source.
 // Contract: interface#mcp.
 import { bundledClient } from '../../client/bundle.ts';
 import { type EntityDefinition, schemaTypes } from '../../client/src/schema-types.ts';
@@ -32,7 +32,7 @@ export function connect(credential: CredentialSource, options: Partial<ClientOpt
   return `${[...parts, await bundle].join('\n\n')}`;
 }
 
-/** Only entities that the caller may read are named as those that relations lead to. */
+/** The definitions of the entities. Targets of relations are named only if the caller may read them. */
 function definitionsOf(entities: readonly VisibleEntity[]): EntityDefinition[] {
   const readable = new Map(
     entities.flatMap(({ id, name, operations }) => (operations.has('read') ? [[id, name]] : [])),

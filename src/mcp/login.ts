@@ -1,5 +1,5 @@
-// The login of an MCP session: the claims of the token that `tenant_login` has returned. No token is kept: each request of the
-// session is authenticated with one that is signed for it, so that the login ends as the user's session does.
+// The login of an MCP session: the claims of the token that `tenant_login` has returned. No token is stored. Each request of the
+// session is authenticated with a token that is signed for it, so that the login ends with the user's session.
 // Failures: 401 once it has ended. Contract: decisions#mcp, decisions#tokens.
 import { withoutCredentials } from '../access/credential-kinds.ts';
 import type { Claims } from '../access/jwt.ts';

@@ -1,8 +1,10 @@
-// MCP sessions of the 2025 protocol revision: an id, valid for a day, the tenant that the client selected, and the user that it
-// is logged in as. They are stored in Postgres, shared by all processes; only the credential that opened a session may use it.
-// One that was opened without a credential is its own: its id is the secret. Strangers open a bounded number of them in a day,
-// of an address and in all; beyond that they go on without a session. Later revisions have no sessions.
-// Failures: 404. Contract: interface#mcp, decisions#mcp.
+// MCP sessions of the 2025 protocol revision: an id that is valid for a day, the tenant that the client selected, and the user
+// that it is logged in as. Sessions are stored in Postgres, shared by all processes; only the credential that opened a session
+// may use it. A session that was opened without a credential is protected by its id, which is secret. Anonymous clients may open
+// a bounded number of sessions a day, per address and in total; beyond that they continue without a session. Later revisions
+// have no sessions.
+// Failures: 404.
+// Contract: interface#mcp, decisions#mcp.
 import { type Caller, credentialOf } from '../access/caller.ts';
 import type { Claims } from '../access/jwt.ts';
 import { clientNetworkOf } from '../access/request-context.ts';
@@ -42,7 +44,10 @@ export async function openMcpSession(app: App, caller: Caller): Promise<string> 
 
 const DAY_MS = 86_400_000;
 
-/** Opens a session without a credential; null when strangers have opened too many today, or it cannot be known. */
+/**
+ * Opens a session without a credential; null when anonymous clients have opened too many today, or when the number cannot be
+ * found out.
+ */
 export async function openStrangersSession(app: App, request: Request): Promise<string | null> {
   const { strangersPerAddress, strangers } = LIMITS.mcpSession;
   const windows = [

@@ -52,13 +52,13 @@ const DryRun = {
     }),
   ),
 };
-/** What a write returns; with `dry_run`, what it would cause too. */
+/** The schema of a write's result; with `dry_run`, it also has the effects that the write would have. */
 const tried = (schema: TSchema): TSchema => ({
   ...schema,
   properties: { ...schema.properties, dryRun: DryRunSchema },
 });
 
-/** The result of a write, or what a dry run of it would return and cause. */
+/** The result of a write, or the result and effects of its dry run. */
 async function writeOrTry(
   { app, caller }: { app: App; caller: TenantCaller },
   isDry: boolean | undefined,

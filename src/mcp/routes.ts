@@ -106,7 +106,7 @@ const END = route({
 });
 
 export function mcpRoutes(app: App, routes: Routes) {
-  // Otherwise the first call makes them, and all others wait for 50 to 70 ms.
+  // Otherwise the first call would make the schemas, and all others would wait for 50 to 70 ms.
   preloadSchemas();
   const calls = createMcpHandler(serverFor(app));
   const streams = createMcpHandler(serverFor(app), { onerror: (error) => app.log.debug('MCP', { error }) });
@@ -125,7 +125,7 @@ export function mcpRoutes(app: App, routes: Routes) {
         const results = new ToolResults();
         const extra: RequestAuth = { opened, profile: query.profile ?? 'basic', results };
         const authInfo = { token: '', clientId: '', scopes: [], extra: { ...extra } };
-        // A call takes a millisecond or two of making its server, and many may have arrived together.
+        // Making the server of a call takes a millisecond or two, and many calls may have arrived together.
         await giveWay();
         const isSubscription = message.method === 'subscriptions/listen';
         if (isSubscription && opened.context.caller === null) throw opened.failure ?? unauthorized();
@@ -179,7 +179,7 @@ type RequestAuth = {
   results: ToolResults;
 };
 
-/** The context in the tenant that the message or the session names. A 401 carries `WWW-Authenticate`. */
+/** Opens the context in the tenant that the message or the session names. A 401 carries `WWW-Authenticate`. */
 async function openContext(
   app: App,
   request: Request,
@@ -220,7 +220,7 @@ function slugIn({ method, params }: JsonObject): string | undefined {
   return typeof slug === 'string' ? slug : undefined;
 }
 
-/** The message, or a JSON-RPC error for a body that is no JSON, or whose id is a number that no id can be. */
+/** The message, or a JSON-RPC error for a body that is not JSON, or whose id is a number that cannot be an id. */
 async function readMessage(app: App, request: Request): Promise<JsonObject | Response> {
   try {
     const { maxBodyBytes } = app.config;
@@ -235,7 +235,7 @@ async function readMessage(app: App, request: Request): Promise<JsonObject | Res
   }
 }
 
-/** The refusal of a message whose id cannot be told. */
+/** The refusal of a message whose id is not known. */
 function rpcFailure(code: number, message: string): Response {
   return Response.json({ jsonrpc: '2.0', id: null, error: { code, message } }, { status: 400 });
 }

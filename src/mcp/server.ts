@@ -28,7 +28,7 @@ const LIST_TTL_MS = 60_000;
 const INSTRUCTIONS = `Records of a tenant's entities. Start with list_entities; query_records finds records by a condition. A super-admin
 names the tenant with select_tenant or in the argument tenantSlug; every other credential belongs to a tenant.`;
 
-/** By profile. Schemas are converted once, because every request has a server of its own. */
+/** The tools by profile. Schemas are converted once, because every request has its own server. */
 const TOOLS = {
   basic: BASIC.map(withSchemas),
   advanced: [...BASIC, ...WEBHOOK_TOOLS].map(withSchemas),

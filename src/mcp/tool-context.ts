@@ -30,7 +30,7 @@ export type OpenToolContext = (tenantSlug: string | undefined) => Promise<Opened
 
 const SLUG = new RegExp(TENANT_SLUG.pattern as string);
 
-/** The context in the given tenant, if any; as the user of the session's login, if it has one. */
+/** Opens the context in the given tenant, if any; as the user of the session's login, if it has one. */
 export async function openToolContext(
   app: App,
   request: Request,

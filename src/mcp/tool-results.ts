@@ -1,6 +1,6 @@
-// The results of tools in the response of a request. The SDK serializes a response in one go, which takes 65 ms for 16 MiB:
-// it gets a mark in place of a large result, which the JSON of the result then replaces. A result is in the
-// response twice: as structured content, and as text for clients that do not know that; unless the tool has a text of its own.
+// The results of tools in the response of a request. The SDK serializes a response in one go, which takes 65 ms for 16 MiB. It
+// therefore gets a mark in place of a large result, and the JSON of the result then replaces the mark. A result is in the
+// response twice: as structured content, and as text for clients that do not support that, unless the tool has its own text.
 // Contract: decisions#mcp, neighbours#fair-shares.
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import { expandedAsRead } from '../http/body-as-read.ts';
@@ -9,7 +9,7 @@ import { withBody } from '../http/reply.ts';
 import { newId } from '../runtime/ids.ts';
 import { currentWork } from '../runtime/work.ts';
 
-/** Bytes of a result's JSON from which on it does not pass through the SDK. */
+/** A result with more bytes of JSON than this bypasses the SDK. */
 const LARGE = 65_536;
 
 /** A mark as the text, without its quotes, and as the structured content. */
@@ -18,13 +18,13 @@ const MARK = /(?<="text":")([0-9a-f-]{36})(?=")|\{"([0-9a-f-]{36})":true\}/g;
 /** A tool's result for the SDK. 400 when it is too large for a response. */
 export type ToCallResult = (result: object, text?: string) => Promise<CallToolResult>;
 
-/** For a process that serves one client. */
+/** The whole result at once, for a process that serves one client. */
 export const wholeResult: ToCallResult = async (result, text) => {
   const { json } = await jsonTwice(result);
   return resultOf(text ?? Buffer.concat(json).toString(), result);
 };
 
-/** Of one request. */
+/** The results of one request. */
 export class ToolResults {
   readonly #large = new Map<string, JsonTwice>();
 
@@ -36,7 +36,7 @@ export class ToolResults {
     return resultOf(text ?? mark, { [mark]: true });
   };
 
-  /** The SDK's response with the results in place of their marks. What the client does not take counts as unread. */
+  /** The SDK's response with the results in place of their marks. Bytes that the client has not taken count as unread. */
   async fill(response: Response, onCut: () => void): Promise<Response> {
     const { body } = response;
     if (body !== null && response.headers.get('content-type')?.startsWith('text/event-stream') === true) {
@@ -47,7 +47,7 @@ export class ToolResults {
     return withBody(response, this.#filled(new Uint8Array(await response.arrayBuffer())));
   }
 
-  /** The text is the SDK's, with marks, and so short. */
+  /** Replaces the marks in the SDK's text, which is short because of them. */
   #filled(bytes: Uint8Array): Uint8Array[] {
     if (this.#large.size === 0) return [bytes];
     const text = Buffer.from(bytes).toString();

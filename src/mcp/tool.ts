@@ -21,7 +21,7 @@ export interface ToolContext<C extends Caller | null = Caller | null> {
   readonly session: SessionMemory;
 }
 
-/** What calls of a session leave to later ones; false without a session. */
+/** Passes state from calls of a session to later ones; its functions return false without a session. */
 export interface SessionMemory {
   selectTenant(slug: string): Promise<boolean>;
   /** Later calls act as the user whose token this is. */
@@ -74,10 +74,10 @@ export function defineTool<I extends TObject, const A extends ToolAccess>(defini
   return definition as unknown as Tool;
 }
 
-/** What REST reads from a URL, which has no more: splitting a megabyte of names takes 200 ms. */
+/** The longest text that REST accepts in a URL: splitting a megabyte of names would take 200 ms. */
 const QUERY_TEXT_MAX = 16_384;
 
-/** An argument that is a text in the query of the same call over REST. */
+/** An argument that is text in the query of the same call over REST. */
 export function queryText(description: string) {
   return Type.String({ maxLength: QUERY_TEXT_MAX, description });
 }

@@ -97,10 +97,13 @@ function causeOf({ tenant, id, triggeredBy }: TenantCaller, depth: number): Caus
   return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: null, chainRuns: 0 };
 }
 
-/** Messages deleted at once to make room for new ones. */
+/** How many messages are deleted at once to make room for new ones. */
 const ROOM = 100;
 
-/** 409 when the tenant's unread messages leave no room for another; read ones make room, those read first before others. */
+/**
+ * 409 when the tenant's unread messages leave no room for another. Read messages are deleted to make room, the earliest read
+ * first.
+ */
 async function requireRoom(tx: Tx, tenantId: string): Promise<void> {
   const { count, bytes } = await storedOf(tx, tenantId, 'messages');
   if (count < countMax && bytes < bytesMax) return;

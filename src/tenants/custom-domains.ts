@@ -14,7 +14,7 @@ import { publishTenants } from './tenants.ts';
 const TOKEN_PREFIX = 'svc-verify-';
 const { lookupMs, checkEveryMs, recheckMs, checksPerRound } = LIMITS.customDomain;
 
-/** A claim that is to be checked. */
+/** A claim to check. */
 interface PendingClaim {
   id: string;
   domain: string;
@@ -59,7 +59,7 @@ export async function endOtherClaims(tx: Tx, domain: string, tenantId: string): 
   return rows.map((row) => row.id);
 }
 
-/** Checks the tenant's pending claim, unless that was done within the last seconds. Whether it is now verified. */
+/** Checks the tenant's pending claim, unless it was checked within the last seconds. Resolves to whether it is now verified. */
 export async function checkClaim(app: App, tenantId: string): Promise<boolean> {
   const claim = await app.db.first<PendingClaim>(sql`
     update platform.tenants set domain_checked_at = now()

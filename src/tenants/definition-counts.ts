@@ -1,6 +1,7 @@
-// How many roles, views, users, keys and bots a tenant may have, and how much text its roles, views and bots. What adds to them
-// holds a lock from the check to the end of its transaction, so that of two at the edge one is refused.
-// Failures: 409 naming the limit. Contract: neighbours#byte-budgets.
+// Limits how many roles, views, users, keys and bots a tenant may have, and how much text its roles, views and bots may have. A
+// transaction that adds one holds a lock from the check to its end, so that of two additions at the limit one is refused.
+// Failures: 409 naming the limit.
+// Contract: neighbours#byte-budgets.
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';

@@ -1,7 +1,7 @@
-// The life cycle of a tenant's schema: provisioning, upgrade and repair run the same migrations in order and
-// record the resulting version in the tenant's row. Locking that row serialises them across processes. A new tenant begins
-// with the baseline, which makes what the first migrations make: 23 ms in place of 74 among 1,600 tenants.
-// Durations are milliseconds.
+// The life cycle of a tenant's schema: provisioning, upgrade and repair run the same migrations in order and record the
+// resulting version in the tenant's row. Locking that row serialises them across processes. A new tenant begins with the
+// baseline, which has the same result as the first migrations: 23 ms in place of 74 among 1,600 tenants. Durations are
+// milliseconds.
 import type { App } from '../app.ts';
 import { cancelWaitingBuilds } from '../runtime/index-builds.ts';
 import { limitLockWaits } from '../runtime/locks.ts';

@@ -1,5 +1,5 @@
-// How much a tenant keeps besides its records, counted by triggers when rows are added and removed, so that a limit is checked
-// without reading them. Transactions that run at the same time do not see each other's rows, and may exceed a limit by these.
+// How much a tenant stores besides its records. Triggers count it when rows are added and removed, so that a limit is checked
+// without reading the rows. Concurrent transactions do not see each other's rows, and may exceed a limit by these.
 // Contract: neighbours#byte-budgets.
 import { type Queries, sql } from '../runtime/sql.ts';
 
@@ -8,7 +8,7 @@ export type StoredKind = 'messages' | 'idempotency_keys';
 
 export interface Stored {
   count: number;
-  /** Of texts in UTF-8, plus a fixed number for each row. */
+  /** The bytes of texts in UTF-8, plus a fixed number for each row. */
   bytes: number;
 }
 

@@ -1,5 +1,5 @@
-// Tenants by slug, id or custom domain; null when there is none. Cached per process until any process publishes a change of
-// this tenant, or of this name: changes of one tenant cost others nothing.
+// Finds tenants by slug, id or custom domain; null when there is none. Each process caches them until any process publishes a
+// change of the tenant or of the name, so changes of one tenant cost others nothing.
 // Contract: interface#tenant-context, decisions#tenants.
 import { type App, perApp } from '../app.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
@@ -8,9 +8,9 @@ export interface TenantSettings {
   selfRegistration?: boolean;
   passwordReset?: boolean;
   customDomain?: string | null;
-  /** Whose pages may use the tenant's credentials. */
+  /** The origins whose pages may use the tenant's credentials. */
   allowedOrigins?: string[];
-  /** How long events are kept; null or missing: as long as the service keeps them. The lower of both holds. */
+  /** How many days events are kept, at most as long as the service keeps them; null or missing for that maximum. */
   eventRetentionDays?: number | null;
 }
 
@@ -35,7 +35,7 @@ export interface Tenant {
   status: 'active' | 'suspended';
   settings: TenantSettings;
   quotas: Quotas;
-  /** Of the custom domain; null without one. */
+  /** The verification of the custom domain; null without one. */
   domain: { status: 'pending' | 'verified'; token: string } | null;
   /** The tenant's own Postgres schema. */
   schema: string;
@@ -51,17 +51,17 @@ const DEFAULT_SETTINGS: TenantSettings = {
 };
 const CACHED_TENANTS = 10_000;
 const CACHED_NAMES = 20_000;
-/** No tenant has a longer one; a name in a header may have 16 KB, and names without a tenant are cached too. */
+/** The longest slug. A name in a header may have 16 KB, and names without a tenant are cached too. */
 const SLUG_MAX = 48;
 const HOST_MAX = 253;
 
-/** Tenants by id, and the ids of those that names belong to: null for a name of none. */
+/** Tenants by id, and the id of the tenant by name: null for a name that no tenant has. */
 const cachesOf = perApp((app) => ({
   tenants: app.invalidations.cache<Tenant | null>('tenant', CACHED_TENANTS),
   ids: app.invalidations.cache<string | null>('name', CACHED_NAMES),
 }));
 
-/** What a tenant is found by besides its id. */
+/** A name by which a tenant is found, besides its id. */
 export type FoundBy = `slug:${string}` | `host:${string}`;
 
 /** Host names of the service itself, and reserved ones. */
@@ -84,8 +84,8 @@ export async function tenantById(app: App, id: string): Promise<Tenant | null> {
 }
 
 /**
- * Whether the tenant has been deleted, for work of it that has failed: by then it fails in many ways, none of which anybody need
- * see to. Asks the database. False when that cannot be known.
+ * Whether the tenant has been deleted. For work of the tenant that has failed: after a deletion it fails in many ways, which
+ * nobody needs to look into. Queries the database. False when that is not possible.
  */
 export async function isDeleted({ db }: App, id: string): Promise<boolean> {
   const found = db.first(sql`select from platform.tenants where id = ${id}::uuid`);
@@ -95,7 +95,10 @@ export async function isDeleted({ db }: App, id: string): Promise<boolean> {
   );
 }
 
-/** Whether this is a host name of the service itself or reserved: a tenant with this custom domain would capture every other tenant's requests. */
+/**
+ * Whether the service itself uses or reserves this host name: a tenant with this custom domain would capture every other
+ * tenant's requests.
+ */
 export function isServiceHost(app: App, host: string): boolean {
   return serviceHosts(app).has(host);
 }
@@ -115,7 +118,7 @@ async function tenantNamed(app: App, name: FoundBy, condition: Sql): Promise<Ten
   return id === null ? null : tenantById(app, id);
 }
 
-/** Every process reads these tenants again, and who has these names; after the commit of what changed them. */
+/** Makes every process read these tenants and names again. Call it after the commit of their change. */
 export async function publishTenants(app: App, ids: readonly string[], names: readonly FoundBy[]): Promise<void> {
   await app.invalidations.publish('name', names);
   await app.invalidations.publish('tenant', ids);
@@ -140,14 +143,14 @@ export function toTenant(row: TenantRow): Tenant {
   return { id, slug, name, status, settings, quotas, domain, schema: schemaOf(id), createdAt, updatedAt };
 }
 
-/** The settings with the defaults of those that are not stored. */
+/** The settings, with defaults for those that are not stored. */
 export function shownSettings({ settings }: Pick<Tenant, 'settings'>): TenantSettings {
   return { ...DEFAULT_SETTINGS, ...settings };
 }
 
 const DAY_MS = 86_400_000;
 
-/** The time of the oldest events and deliveries that are kept of a tenant, in milliseconds since the epoch. */
+/** The time of the oldest kept events and deliveries of a tenant, in milliseconds since the epoch. */
 export function keptSince({ config }: App, { settings }: Pick<Tenant, 'settings'>, now = Date.now()): number {
   return now - Math.min(config.eventRetentionDays, settings.eventRetentionDays ?? config.eventRetentionDays) * DAY_MS;
 }

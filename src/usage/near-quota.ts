@@ -1,4 +1,4 @@
-// Notices that a tenant has used most of a quota. Each is announced once a day by this process; what announces it
+// Notices that a tenant has used most of a quota. This process announces each quota once a day; the announcing function
 // (quota-warnings.ts of the events) ensures that only one process does.
 // Contract: neighbours#usage-and-quotas.
 import { type App, perApp } from '../app.ts';
@@ -7,7 +7,7 @@ import { detached } from '../runtime/work.ts';
 import type { Quota } from '../tenants/tenants.ts';
 import { utcDay } from './usage-writer.ts';
 
-/** The part of a quota whose use is announced. */
+/** The part of a quota from which its use is announced. */
 export const NEAR = 0.8;
 const REMEMBERED_MAX = 10_000;
 
@@ -16,7 +16,7 @@ export type Announce = (tenantId: string, day: string, use: QuotaUse) => Promise
 const announceOf = perApp<Announce>(() => async () => undefined);
 const announcedOf = perApp(() => new Set<string>());
 
-/** Sets what announces the notices. */
+/** Sets the function that announces the use of quotas. */
 export function onNearQuota(app: App, announce: Announce): void {
   announceOf.set(app, announce);
 }

@@ -19,20 +19,20 @@ export interface UsageDay {
 }
 
 export interface CurrentUsage {
-  /** By entity. */
+  /** The number of records by entity. */
   records: Record<string, number>;
   storageBytes: number;
   users: number;
 }
 
 export interface UsageReport {
-  /** The slug. */
+  /** The tenant's slug. */
   tenant: string;
   days: UsageDay[];
   now: CurrentUsage;
 }
 
-/** Both ends are included, as YYYY-MM-DD. */
+/** A range of days as YYYY-MM-DD; both ends are included. */
 export interface DayRange {
   from: string;
   to: string;

@@ -1,6 +1,6 @@
-// The bytes of records that are older than their counters. Writes count only what they change, so these records are
-// measured once, by a statement that adds what the counters lack in one snapshot: writers need not wait.
-// A statement is one entity. Contract: neighbours#usage-and-quotas.
+// The bytes of records that are older than their counters. Writes count only their own changes, so these records are measured
+// once, by a statement that adds the missing bytes to the counters in one snapshot; writers need not wait. Each statement
+// measures one entity. Contract: neighbours#usage-and-quotas.
 import type { App } from '../app.ts';
 import { identifier, type Queries, sql } from '../runtime/sql.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';

@@ -1,6 +1,6 @@
-// Adds what this process has counted to the usage of the day, for all tenants in one statement. A killed process loses
-// what it has counted since the last one, FLUSH_MS at most. A flush at midnight separates the days.
-// Times are milliseconds. Contract: neighbours#usage-and-quotas.
+// Adds the counts of this process to the usage of the day, for all tenants in one statement. A killed process loses its counts
+// since the last flush, at most FLUSH_MS. A flush at midnight separates the days. Times are milliseconds. Contract:
+// neighbours#usage-and-quotas.
 import { type App, perApp } from '../app.ts';
 import { unavailable } from '../errors.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
@@ -21,7 +21,7 @@ interface Added extends Counted {
 
 interface StoredTenant {
   tenantId: string;
-  /** The transaction. */
+  /** The transaction's id. */
   xid: string;
 }
 
@@ -31,12 +31,12 @@ interface Flush {
 }
 
 class UsageWriter {
-  /** What has been stored of each tenant's counts. */
+  /** The counts of each tenant that have been stored. */
   readonly #stored = new Map<string, Counted>();
   readonly #queue = new SerialQueue();
   /** A flush whose commit was not confirmed: it may have been stored. */
   #unconfirmed: Flush | undefined;
-  /** When the counting of what is not stored yet began. */
+  /** The time since which counts have not been stored. */
   #since = Date.now();
 
   constructor(private readonly app: App) {}
@@ -144,7 +144,10 @@ export function startUsage(app: App): Worker {
   };
 }
 
-/** Resolves to the tenants that still exist. A tenant that is being deleted is waited for: its row would be referred to in vain. */
+/**
+ * Stores counts. Resolves to the tenants that still exist. Waits for the deletion of a tenant to end, since its row must still
+ * exist.
+ */
 function store(tx: Tx, day: string, added: readonly Added[]): Promise<StoredTenant[]> {
   const of = (name: keyof Counted): number[] => added.map((row) => row[name]);
   return tx.rows<StoredTenant>(sql`

@@ -1,8 +1,9 @@
-// The quotas of what is written: records, bytes of their values, and writes in a minute. Far from a limit, a write of one
-// record checks them in its own statement. Otherwise a transaction checks them before its commit, so that nothing is half
-// done. Close to a limit, transactions of the tenant check and commit one after the other: each sees what the others have
-// committed, so that the counts are exact. The lock is the last one that a transaction takes, so it waits for no other.
-// Failures: 403 and 429 QUOTA_EXCEEDED; 503 while the broker is unavailable. Contract: neighbours#usage-and-quotas.
+// The quotas of writes: records, bytes of their values, and writes per minute. Far from a limit, a write of one record checks
+// them in its own statement. Otherwise a transaction checks them before its commit, so that nothing is half done. Close to a
+// limit, transactions of the tenant check and commit one after the other: each sees what the others have committed, so the
+// counts are exact. The lock for this is the last one that a transaction takes, so it waits for no other.
+// Failures: 403 and 429 QUOTA_EXCEEDED; 503 while the broker is unavailable.
+// Contract: neighbours#usage-and-quotas.
 import { type App, perApp } from '../app.ts';
 import { quotaExceeded, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -17,7 +18,7 @@ export interface WrittenInTenant {
   bytes: number;
   writes: number;
   quotas: Quotas;
-  /** The windows that the writes count in. */
+  /** The windows in which the writes count. */
   windows: readonly WriteWindow[];
 }
 
@@ -26,7 +27,7 @@ interface Stored {
   bytes: number;
 }
 
-/** For how long a tenant that was not far from a quota is taken to be so, in milliseconds. */
+/** How long a tenant that was close to a quota counts as close, in milliseconds. */
 const NEAR_KEPT_MS = 1_000;
 const NEAR_TENANTS_MAX = 10_000;
 const nearUntil = perApp(() => new Map<string, number>());
@@ -42,7 +43,7 @@ export function isQuotaExceeded(error: unknown): error is ServiceError {
   return error instanceof ServiceError && error.ecode === 'QUOTA_EXCEEDED';
 }
 
-/** How many writes still fit, from a refusal by a quota that counts them; undefined for any other error. */
+/** The number of writes that still fit, from a refusal by a quota of writes; undefined for any other error. */
 export function roomLeft(error: unknown): number | undefined {
   if (!isQuotaExceeded(error)) return undefined;
   const [use] = (error.details ?? []) as readonly { quota?: string; limit?: number; used?: number }[];
@@ -52,15 +53,15 @@ export function roomLeft(error: unknown): number | undefined {
 }
 
 /**
- * Whether a write of one record may check the quotas in its own statement. Not close to a limit: transactions check it
- * exactly, and notice its use.
+ * Whether a write of one record may check the quotas in its own statement. It may not close to a limit: transactions check that
+ * limit exactly, and notice the use.
  */
 export function isProbablyFar(app: App, { id, quotas }: Pick<Tenant, 'id' | 'quotas'>): boolean {
   const { records, bytes } = farFrom(quotas);
   return records > 0 && bytes > 0 && (nearUntil(app).get(id) ?? 0) < performance.now();
 }
 
-/** A condition: with one more record, of any size, the tenant is still far from its quotas. */
+/** The condition that the tenant stays far from its quotas with one more record, of any size. */
 export function isFarFromQuotas({ id, quotas }: Pick<Tenant, 'id' | 'quotas'>): Sql {
   const { records, bytes } = farFrom(quotas);
   if (records === Number.POSITIVE_INFINITY && bytes === Number.POSITIVE_INFINITY) return sql`true`;
@@ -72,7 +73,7 @@ export function isFarFromQuotas({ id, quotas }: Pick<Tenant, 'id' | 'quotas'>): 
     select ${raw(conditions.join(' and '))} from platform.entity_counts where tenant_id = ${literal(id)}::uuid)`;
 }
 
-/** Below these, one more record is neither close to a limit nor a use to be noticed; whole numbers. */
+/** Thresholds as whole numbers: below them, one more record is neither close to a limit nor a use to announce. */
 function farFrom({ records, storageBytes }: Quotas): Stored {
   const { recordsAhead, bytesAhead } = LIMITS.quota;
   const below = (limit: number | undefined, ahead: number, added: number): number =>
@@ -102,13 +103,13 @@ export async function withinWriteRate<T>(app: App, writer: Writer, write: () => 
   return written;
 }
 
-/** What follows the end of a transaction that is within the quotas. */
+/** Functions for the end of a transaction that is within the quotas. */
 export interface WithinQuotas {
   committed(): void;
   failed(error: unknown): Promise<void>;
 }
 
-/** Refuses what exceeds a quota, as the last step of a transaction. */
+/** Refuses a transaction that exceeds a quota. Must be the last step of the transaction. */
 export async function requireWithinQuotas(
   app: App,
   tx: Tx,
@@ -128,7 +129,7 @@ export async function requireWithinQuotas(
   return { committed, failed: async (error) => counted?.undo(error) };
 }
 
-/** Resolves to what is stored, if the transaction adds to something that is limited. */
+/** Resolves to the stored amounts, if the transaction adds to something that has a quota. */
 async function requireRoom(app: App, tx: Tx, tenantId: string, written: WrittenInTenant): Promise<Stored | undefined> {
   const { quotas } = written;
   const maxRecords = written.records > 0 ? quotas.records : undefined;
@@ -160,7 +161,7 @@ function rememberNear(app: App, tenantId: string): void {
   known.set(tenantId, performance.now() + NEAR_KEPT_MS);
 }
 
-/** What others have committed, and what the transaction has written. */
+/** The stored amounts: those that others have committed, and those that the transaction has written. */
 async function readStored(tx: Tx, tenantId: string): Promise<Stored> {
   const row = await tx.first<Stored>(sql`
     select coalesce(sum(n), 0)::bigint as records, coalesce(sum(bytes), 0)::bigint as bytes

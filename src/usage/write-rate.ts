@@ -1,6 +1,6 @@
-// The limits of writes in a window of time: of a tenant in a minute, of a bot in an hour. The writes of a transaction are
-// counted before its commit, and uncounted when it has certainly failed. While a process knows that a window is exhausted, it
-// refuses writes before doing their work. A window begins with the first write in it. Times are milliseconds.
+// The limits of writes in a window of time: of a tenant per minute, of a bot per hour. The writes of a transaction are counted
+// before its commit, and uncounted when it has certainly failed. While a process knows that a window is exhausted, it refuses
+// writes before doing their work. A window begins with the first write in it. Times are milliseconds.
 // Failures: 429 QUOTA_EXCEEDED; 503 while the broker is unavailable.
 // Contract: neighbours#usage-and-quotas, decisions#limits-of-a-bot.
 import { type App, perApp } from '../app.ts';
@@ -19,14 +19,14 @@ export interface WriteWindow {
   windowMs: number;
 }
 
-/** Who writes, as far as windows go. `limits` are those of a bot. */
+/** The part of a writer that has windows. `limits` are the limits of a bot. */
 export interface Writer {
   readonly tenant: Pick<Tenant, 'id' | 'quotas'>;
   readonly id: string | null;
   readonly limits?: { writesPerHour?: number };
 }
 
-/** The windows that the writes count in. Operators have none. */
+/** The windows in which the writes count. Operators have none. */
 export function writeWindowsOf({ tenant, id, limits }: Writer): WriteWindow[] {
   const { writesPerMin } = tenant.quotas;
   const windows: WriteWindow[] = [];
@@ -41,7 +41,7 @@ export function writeWindowsOf({ tenant, id, limits }: Writer): WriteWindow[] {
   return windows;
 }
 
-/** A window with no room for one more write: its hits, and when it ends. */
+/** A window without room for another write: its hits, and its end. */
 interface Exhausted {
   used: number;
   endsAt: number;
@@ -49,9 +49,9 @@ interface Exhausted {
 
 /** Writes that have been counted. */
 export interface CountedWrites {
-  /** The writes of the tenant's minute, with these; undefined when it has no such limit. */
+  /** The writes of the tenant in this minute, including these; undefined when it has no such limit. */
   used: number | undefined;
-  /** Uncounts them after the failure of their transaction, unless it may have been committed. */
+  /** Uncounts the writes after their transaction has failed, unless it may have been committed. */
   undo(error: unknown): Promise<void>;
 }
 
@@ -79,7 +79,7 @@ export async function countWrites(app: App, windows: readonly WriteWindow[], wri
     try {
       taken.push({ window, hits: await take(app, window, writes) });
     } catch (error) {
-      // These writes will not happen, whatever this one's failure.
+      // These writes will not happen, whatever the error.
       await undo(null);
       throw error;
     }

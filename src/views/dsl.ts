@@ -49,7 +49,7 @@ export function conditionFor(
   return and(...dsl.validate.map(({ condition }) => parseExpression(condition, names, PATH)));
 }
 
-/** The conditions whose fields the reader may all see. */
+/** The conditions of which the reader may see every field. */
 export function visibleDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): FilterDsl {
   if (caller.isTenantAdmin) return dsl;
   const { names } = accessScopeOf(catalog, caller, entity);

@@ -19,7 +19,7 @@ import { viewFor } from './views.ts';
 async function viewScope(app: App, caller: TenantCaller, slug: string): Promise<AccessScope> {
   requireRight(caller, 'read', `view:${slug}`);
   const { view, entity, catalog } = await viewFor(app, caller, slug);
-  // Reading twenty long conditions takes 10 ms, and many requests may have arrived at once.
+  // Parsing twenty long conditions takes 10 ms, and many requests may have arrived at once.
   const way = giveWay();
   if (way !== undefined) await way;
   const scope = accessScopeOf(catalog, caller, entity);

@@ -51,6 +51,6 @@ export const NewView = closed({
 });
 export type NewView = Static<typeof NewView>;
 
-/** `entitySlug` and `slug` may be given, but not changed. */
+/** A change of a view: `entitySlug` and `slug` may be given, but not changed. */
 export const ViewChange = Type.Partial(NewView);
 export type ViewChange = Static<typeof ViewChange>;

@@ -39,7 +39,7 @@ async function viewsOf(app: App, tenant: Tenant): Promise<Map<string, ViewRow>> 
   });
 }
 
-/** The next read loads the views again. */
+/** Drops the cached views, so that the next read loads them again. */
 export function forgetViews(app: App, tenant: Tenant): void {
   cacheOf(app).drop(tenant.id);
 }
@@ -58,7 +58,7 @@ export async function findView(app: App, caller: TenantCaller, slug: string): Pr
   return view === undefined || entity === undefined ? undefined : { view, entity, catalog };
 }
 
-/** The same; 404 for none. */
+/** Like `findView`; 404 when there is none. */
 export async function viewFor(app: App, caller: TenantCaller, slug: string): Promise<FoundView> {
   const found = await findView(app, caller, slug);
   if (found === undefined) throw notFound('view');
@@ -148,7 +148,7 @@ export async function deleteView(app: App, caller: TenantCaller, slug: string): 
     const row = await tx.first<{ id: string; slug: string; entity_id: string }>(sql`
       delete from platform.views where tenant_id = ${tenant.id}::uuid and slug = ${slug} returning id, slug, entity_id`);
     if (row === undefined) throw notFound('view');
-    // Another view may have its name when its followers read on.
+    // Another view may have its name by the time its followers read on.
     const entity = catalog.byId.get(row.entity_id);
     if (entity !== undefined) await announceView(tx, changerOf(caller), row, entity);
     return { id: row.id, revoked: await revokeGrants(tx, tenant, [`view:${slug}`]) };
@@ -164,7 +164,10 @@ function visibleView(row: ViewRow, catalog: Catalog, caller: TenantCaller, entit
   return { id, entitySlug: entity.name, ...members, filterDsl: visibleDsl(filterDsl, catalog, caller, entity) };
 }
 
-/** Locks the view, so that of two changes at once the later one announces what it changes. */
+/**
+ * Locks the view, and returns whether its conditions will change. With the lock, the later of two concurrent changes announces
+ * its own effect.
+ */
 async function willChange(tx: Tx, tenant: Tenant, id: string, dsl: string): Promise<boolean> {
   const row = await tx.first<{ will: boolean }>(sql`
     select filter_dsl is distinct from ${dsl}::text::jsonb as will

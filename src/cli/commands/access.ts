@@ -1,5 +1,5 @@
-// Keys and roles, and the question why: who may read or do what, decided by the service that decides the call itself.
-// Keys are shown once, when they are made.
+// Keys, roles, and explanations of who may read or do what. The code that decides calls also makes the explanations. Keys are
+// shown once, when they are created.
 // Contract: decisions#keys, decisions#roles.
 import { type Command, Option } from 'commander';
 import { type Call, runs } from '../call.ts';

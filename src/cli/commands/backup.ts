@@ -1,5 +1,5 @@
-// A tenant as one file, and an installation as a folder of them: backup, restore, clone. A file is complete or it is not there: the
-// document says itself where it ends, and a file without that end is refused.
+// A tenant as one file, and an installation as a folder of such files: backup, restore, clone. A file is either complete or
+// absent: the document marks its own end, and a file without that mark is refused.
 // Contract: decisions#tenants.
 import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import type { Command } from 'commander';

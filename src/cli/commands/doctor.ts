@@ -1,5 +1,5 @@
-// `tds doctor`: looks for the usual faults of an installation, over the network and, with --local, on its own machine, and says for
-// each what cures it. Nothing is changed.
+// `tds doctor`: looks for the usual faults of an installation, over the network and, with --local, on its own machine, and
+// suggests a remedy for each. Nothing is changed.
 // Exit code 1 when there is a fault.
 import type { Command } from 'commander';
 import { ApiError } from '../../../client/src/client.ts';
@@ -82,7 +82,7 @@ async function remote({ service, options }: Call<DoctorOptions>): Promise<Findin
 
 const noIdentity = (finding: Finding) => ({ findings: [finding], identity: null });
 
-/** A check that the service cuts short is a finding too: the others are still made. */
+/** Runs a check. If the service interrupts it, that is a finding too, and the other checks still run. */
 async function guarded<T>(check: CheckName, work: () => Promise<T>, instead: (finding: Finding) => T): Promise<T> {
   try {
     return await work();

@@ -1,5 +1,5 @@
-// Entities: listed, shown, made from fields in short form or from JSON, and deleted. The short form of a field is
-// `key:type:flag`, with the choices of a select or the target of a relation in parentheses.
+// Entities: list, show, create from fields in short form or from JSON, and delete. The short form of a field is `key:type:flag`,
+// with the options of a select or the target of a relation in parentheses.
 // Contract: decisions#entities.
 import type { Command } from 'commander';
 import { type Call, runs } from '../call.ts';
@@ -106,7 +106,7 @@ async function create(
   );
 }
 
-/** A field in short form. */
+/** Parses a field in short form. */
 export function fieldOf(text: string): Record<string, unknown> {
   const [, key, type, choices, flags = ''] = /^([^:]+):(\w+)(?:\(([^)]*)\))?((?::\w+)*)$/.exec(text) ?? [];
   const set = flags.split(':').slice(1);

@@ -1,5 +1,5 @@
-// Changes as they are committed: `tds tail` shows them, `tds webhooks listen` sends them to a receiver on this machine as a webhook
-// would. Both follow the feed, so that nothing is missed while the connection is away, and both can go on from a cursor.
+// Changes as they are committed: `tds tail` shows them, and `tds webhooks listen` sends them to a local receiver as a webhook
+// would. Both follow the feed, so that nothing is missed while the connection is lost, and both can continue from a cursor.
 // Contract: feed#guarantee, decisions#webhook-requests.
 import { randomBytes } from 'node:crypto';
 import process from 'node:process';
@@ -124,7 +124,7 @@ async function forwardChanges(call: Call<ListenOptions>): Promise<void> {
   if (last !== '') output.note(`go on with --since ${last}`);
 }
 
-/** Also of a machine in the same network: this program sends, not the service. */
+/** The receiver's address. It may be a machine in the same network, since this program sends, not the service. */
 function receiverUrl(given: string): URL {
   const url = URL.canParse(given) ? new URL(given) : null;
   if (url === null || !/^https?:$/.test(url.protocol)) {

@@ -1,5 +1,5 @@
-// Signing in and out, and the profiles: `tds login` checks a credential with the service before it stores it. A person's password
-// is traded for a developer token and never stored.
+// Signing in and out, and the profiles: `tds login` checks a credential with the service before it stores it. A person's
+// password is exchanged for a developer token and never stored.
 // Contract: decisions#identity.
 import type { Command } from 'commander';
 import { addressOf, type Call, DEFAULT_URL, runs, targetOf } from '../call.ts';
@@ -88,7 +88,7 @@ async function signIn(call: Call<LoginOptions>, source?: string): Promise<void> 
   });
 }
 
-/** A credential on standard input leaves nothing to prompt on. */
+/** Asks for the address, unless the credential comes from standard input, which then cannot answer. */
 async function askedAddress(standard: string, source: string | undefined, signal: AbortSignal): Promise<string> {
   if (source === '-' || process.env.TDS_URL) return standard;
   const answer = await ask(`Address [${standard || DEFAULT_URL}]`, signal);
@@ -134,7 +134,7 @@ async function showCaller({ service, output }: Call): Promise<void> {
 
 async function listProfiles({ output }: Call): Promise<void> {
   const { current, profiles } = readProfiles();
-  // Credentials are not shown.
+  // The rows do not show credentials.
   const rows = Object.entries(profiles).map(([name, { url, tenant = null, credential }]) => ({
     name,
     current: name === current,

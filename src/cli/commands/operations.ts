@@ -1,5 +1,5 @@
-// What a tenant uses, and whether the installation is well.
-// Without the super-admin secret, `health` says whether the service can serve; with it, also whether the tenants' schemas are whole.
+// The usage of a tenant, and the health of the installation. Without the super-admin secret, `health` tells whether the service
+// can serve; with it, also whether the tenants' schemas are intact.
 // Contract: decisions#operations, decisions#usage-and-quotas.
 import type { Command } from 'commander';
 import { ApiError } from '../../../client/src/client.ts';

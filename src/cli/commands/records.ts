@@ -1,4 +1,4 @@
-// Records one by one: list, get, create, update, delete. Values come as `field=value` in the types of the fields, or as a JSON
+// Single records: list, get, create, update, delete. Values are given as `field=value`, in the types of the fields, or as a JSON
 // object from a file or standard input.
 // Contract: decisions#records.
 import type { Command } from 'commander';
@@ -20,9 +20,9 @@ interface ListOptions {
 }
 
 const PAGE_MAX = 100;
-/** Shown in a table only when they are asked for. */
+/** Fields that a table shows only on request. */
 const SYSTEM = ['entityId', 'createdAt', 'updatedAt', 'createdBy', 'updatedBy'];
-/** Columns of a table, besides the id. */
+/** The most columns of a table, besides the id. */
 const COLUMNS_MAX = 7;
 
 export function addRecordCommands(program: Command): void {
@@ -107,7 +107,7 @@ async function list(call: Call<ListOptions>, entity: string): Promise<void> {
   const { filters, search, sort, fields } = options;
   const selection = { filters, search, sort, fields, limit: Math.min(PAGE_MAX, wanted) };
   for await (const record of walk(service, entity, selection)) {
-    // All records of a large entity do not fit into memory.
+    // The records of a large entity may not fit into memory.
     if (options.all && output.isJson) await output.item(record, '');
     else rows.push(record);
     left -= 1;

@@ -1,6 +1,6 @@
-// The entity map of a tenant, for the typed client: `createClient<Schema>`. Written from the definitions that the credential may
-// read, with what it may do.
-// With --check nothing is written: exit code 1 tells that the file is no longer that of the service.
+// The entity map of a tenant for the typed client: `createClient<Schema>`. Written from the definitions that the credential may
+// read, with the operations that it may use. With --check nothing is written: exit code 1 means that the file no longer matches
+// the service.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import type { EntityDefinition } from '../../../client/src/schema-types.ts';

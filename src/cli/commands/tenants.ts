@@ -1,5 +1,5 @@
-// Tenants of an installation, for its operators: list, get, create, suspend, resume, delete. All of them need the super-admin
-// secret or an admin key; the key of a new tenant is shown once.
+// The tenants of an installation, for its operators: list, get, create, suspend, resume, delete. All commands need the
+// super-admin secret or an admin key; the key of a new tenant is shown once.
 // Contract: decisions#tenants.
 import type { Command } from 'commander';
 import { type Call, runs } from '../call.ts';

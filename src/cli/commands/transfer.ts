@@ -1,5 +1,6 @@
-// Whole files: `tds import` sends one while it is read, `tds export` writes one while it arrives; both in constant memory.
-// An upload that was cut is taken up by the same command with `--upsert`: what has been written is found by its unique field.
+// Whole files: `tds import` sends a file as it is read, `tds export` writes a file as it arrives; both in constant memory. After
+// an interrupted upload, the same command with `--upsert` continues it: records that were written are found by their unique
+// field.
 // Contract: decisions#import, decisions#export.
 import { statSync } from 'node:fs';
 import { extname } from 'node:path';
@@ -38,7 +39,7 @@ interface ImportReport {
 }
 
 const CONTENT_TYPES = { csv: 'text/csv', ndjson: 'application/x-ndjson', json: 'application/json' } as const;
-/** Refused lines that people are shown. */
+/** How many refused lines are shown to people. */
 const SHOWN_MAX = 20;
 
 export function addTransferCommands(program: Command): void {
@@ -80,7 +81,7 @@ export function addTransferCommands(program: Command): void {
   runs(save, exportFile);
 }
 
-/** `company=companies`, besides those given before it. */
+/** Adds the option `company=companies` to those given before it. */
 function withTarget(given: string, targets: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
   const [key = '', entity = '', ...rest] = given.split('=');
   if (key === '' || entity === '' || rest.length > 0)
@@ -140,7 +141,9 @@ async function keysByLabel(service: Service, entity: string): Promise<ReadonlyMa
   return new Map(fields.flatMap(({ key, label }) => (typeof label === 'string' ? [[label, key] as const] : [])));
 }
 
-/** Where an upload was that has been cut, and the way on. Of what was sent, the service may not have read the last lines. */
+/**
+ * Describes where an upload was interrupted, and how to continue. The service may not have read the last lines that were sent.
+ */
 function cut(
   error: unknown,
   { upsert, dryRun, create }: ImportOptions,
@@ -156,7 +159,7 @@ function cut(
 }
 
 async function tell({ output, options }: Call<ImportOptions>, report: ImportReport, first: number): Promise<void> {
-  // The header stands before the first line that was sent.
+  // The header comes before the first line that was sent.
   const skipped = first > 2 ? first - 2 : 0;
   const errors = report.errors.map(({ line, message }) => ({ line: line + skipped, message }));
   await output.answer({ ...report, errors }, () => {
@@ -192,7 +195,7 @@ function formatOf(file: string, given: string | undefined): 'csv' | 'ndjson' | '
   throw new UsageError(`the format of ${file} is not clear from its name; give --format csv, ndjson or json`);
 }
 
-/** Counts the lines of bytes that pass. */
+/** Counts the lines in the bytes that pass. */
 class LineCount {
   lines = 0;
 

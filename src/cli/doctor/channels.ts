@@ -1,10 +1,10 @@
-// What a proxy between here and the service may break: event streams that it buffers, WebSockets that it does not pass on, bodies
-// that it refuses, and pages of other origins.
-// Times are milliseconds, sizes bytes. Nothing is written by these checks.
+// Checks what a proxy between here and the service may break: event streams that it buffers, WebSockets that it does not
+// forward, bodies that it refuses, and pages of other origins. Times are milliseconds, sizes bytes. Nothing is written by these
+// checks.
 import { type Finding, fault, LOOK_MS, look, ok, type Patient, skipped, within } from './finding.ts';
 import type { Identity } from './identity.ts';
 
-/** Just under the service's standard limit, and a body of an import, which has none. */
+/** A body just under the service's standard limit, and one of an import, which has no limit. */
 const BODIES: readonly [number, string][] = [
   [1_000_000, 'a request'],
   [8_000_000, 'an import'],
@@ -19,7 +19,7 @@ export async function checkChannels(patient: Patient, identity: Identity | null)
   ];
 }
 
-/** The first event comes at once; a proxy that collects a body first sends nothing for a while. */
+/** The first event should come at once: a proxy that buffers the response sends nothing for a while. */
 async function eventStream({ service }: Patient, identity: Identity | null): Promise<Finding> {
   const slug = identity?.tenant?.slug;
   if (slug === undefined) return skipped('event-stream', 'needs a credential of a tenant');
@@ -63,7 +63,7 @@ function webSocket({ service }: Patient): Promise<Finding> {
   });
 }
 
-/** The service refuses these bodies too, but after it has read them, and in its own words. */
+/** The service refuses these bodies too, but only after reading them, and in its own words. */
 async function bodyLimit({ service }: Patient): Promise<Finding> {
   for (const [size, what] of BODIES) {
     const mark = `tds-doctor-${size}`;
@@ -76,7 +76,7 @@ async function bodyLimit({ service }: Patient): Promise<Finding> {
       signal: within(service, 20_000),
     }).catch(() => null);
     await response?.body?.cancel();
-    // The service repeats the id of a request, a proxy that refuses it does not.
+    // The service returns the id of the request; a proxy that refuses the request does not.
     if (response !== null && response.headers.get('x-request-id') === mark) continue;
     const status = response === null ? 'the connection is cut' : `status ${response.status}`;
     const cure =

@@ -1,4 +1,4 @@
-// The settings of an installation, looked at on its own machine: the variables of this shell and of `.env`, as the service reads
+// The settings of an installation, checked on its own machine: the variables of this shell and of `.env`, as the service reads
 // them, and the folder of its data. No value of a secret is shown.
 // Sizes are bytes.
 import { accessSync, constants, existsSync, statfsSync, statSync } from 'node:fs';

@@ -1,9 +1,9 @@
-// What `tds doctor` finds: one sentence about the fault and one about its cure, under a name that stays the same, so that a program
-// or a page of the documentation can refer to it.
-// A check that cannot be made says why, and is no fault.
+// What `tds doctor` finds: one sentence about the fault and one about its remedy, under a stable name, so that a program or a
+// page of the documentation can refer to it.
+// A check that cannot run states why, and is not a fault.
 import type { Service } from '../service.ts';
 
-/** Each fault that is looked for, with what it is. The documentation lists them. */
+/** Each check and the fault that it looks for. The documentation lists them. */
 export const CHECKS = {
   address: 'the address cannot be reached: unknown host, wrong port, or a certificate that is not trusted',
   service: 'something else than this service answers at the address',
@@ -55,7 +55,7 @@ export const note = (check: CheckName, text: string, cure: string): Finding => (
 export const fault = (check: CheckName, text: string, cure: string): Finding => ({ check, state: 'fault', text, cure });
 export const skipped = (check: CheckName, text: string): Finding => ({ check, state: 'skipped', text, cure: null });
 
-/** What the checks over the network know. */
+/** The input of the checks over the network. */
 export interface Patient {
   service: Service;
   /** An origin of pages that should be able to call the service. */
@@ -63,10 +63,10 @@ export interface Patient {
   version: string;
 }
 
-/** How long one look at the service may take. */
+/** How long one request of a check may take. */
 export const LOOK_MS = 5_000;
 
-/** A look at a path without a credential; the response is whatever comes, also from a proxy. */
+/** Requests a path without a credential; resolves to any response, even from a proxy. */
 export function look(service: Service, path: string, init: RequestInit = {}): Promise<Response> {
   return fetch(service.target.url + path, { redirect: 'manual', signal: within(service), ...init });
 }

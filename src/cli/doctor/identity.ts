@@ -1,5 +1,5 @@
-// Who calls: whether the credential is accepted, how long it lasts, and in which tenant it works.
-// Without a credential, only the checks that need none are made.
+// The caller: whether the credential is accepted, how long it is valid, and in which tenant it works. Without a credential, only
+// the checks that need none run.
 // Times are milliseconds.
 import type { ApiError } from '../../../client/src/client.ts';
 import { isRefusal } from '../failures.ts';
@@ -55,7 +55,7 @@ function refused({ status, message }: ApiError, tenant: string | undefined): Fin
   return fault('credential', message, LOGIN);
 }
 
-/** Of a JWT, whose end can be read. */
+/** The expiry of a JWT, which can be read from it; null for other credentials. */
 function expiry(credential: string): Finding | null {
   const [, payload = ''] = credential.startsWith('eyJ') ? credential.split('.') : [];
   if (payload === '') return null;
@@ -66,7 +66,7 @@ function expiry(credential: string): Finding | null {
   return note('credential', `the credential is accepted, and ends in ${hours} hours`, 'sign in again with `tds login`');
 }
 
-/** The super-admin secret names its tenant by header only. */
+/** The caller's tenant. With the super-admin secret, only a header names it. */
 async function tenantOf(service: Patient['service']): Promise<{ id: string; slug: string } | null> {
   if (service.target.tenant === undefined) return null;
   return service.get<{ id: string; slug: string }>('/api/tenant');

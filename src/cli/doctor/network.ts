@@ -1,12 +1,12 @@
-// Whether the service is there: its address, what answers, its clock, its version, and whether it can serve. Later checks need it
-// to answer, so these come first and tell whether to go on.
+// Whether the service can be reached: its address, what answers there, its clock, its version, and whether it can serve.
+// Later checks need it to answer, so these run first and tell whether to continue.
 // Times are milliseconds.
 import { reasonOf } from '../reasons.ts';
 import { type Finding, fault, look, note, ok, type Patient } from './finding.ts';
 
-/** A `Date` header has whole seconds, and the answer takes its time. */
+/** A smaller clock difference is not reported: a `Date` header has whole seconds, and the response takes time. */
 const SKEW_NOTE_MS = 5_000;
-/** Receivers of webhooks refuse signatures that are older. */
+/** Receivers of webhooks refuse signatures that are older than this. */
 const SKEW_FAULT_MS = 240_000;
 
 /** The findings, and whether the service answered at all. */

@@ -1,5 +1,5 @@
-// What the tenant and the installation say of themselves: failing webhooks, quotas that are nearly used, damaged schemas.
-// Needs a tenant admin, the schemas the super-admin secret.
+// What the tenant and the installation report about themselves: failing webhooks, quotas that are nearly used up, damaged
+// schemas. The checks need a tenant admin, and for the schemas the super-admin secret.
 // Contract: decisions#health-of-subscriptions, decisions#usage-and-quotas.
 import { type Finding, fault, note, ok, type Patient, skipped } from './finding.ts';
 import type { Identity } from './identity.ts';

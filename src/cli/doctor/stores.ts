@@ -1,5 +1,5 @@
-// Postgres and Redis as the service would meet them: reachable, new enough, with what it needs, and with room for its connections.
-// Only reads; an embedded installation has neither.
+// Postgres and Redis as the service would find them: reachable, recent enough, with the required features, and with room for its
+// connections. Only reads; an embedded installation has neither.
 // Times are milliseconds.
 import { readdirSync } from 'node:fs';
 import type { Redis } from 'ioredis';
@@ -10,9 +10,9 @@ import { type Finding, fault, note, ok, skipped } from './finding.ts';
 const CONNECT_S = 5;
 const POSTGRES_MIN = 15;
 const REDIS_MIN = 7;
-/** What a process opens at most, see "Many processes". */
+/** The most connections that a process opens, see "Many processes". */
 const CONNECTIONS_OF_PROCESS = 24;
-/** For other programs and for the superuser. */
+/** Connections to keep free for other programs and for the superuser. */
 const CONNECTIONS_SPARE = 10;
 const SQL_DIRECTORY = new URL('../../../sql/platform/', import.meta.url);
 
@@ -105,7 +105,7 @@ async function redis({ redisUrl }: Config): Promise<Finding[]> {
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
   });
-  // Failures reject the calls below.
+  // Ignored here, because failures reject the calls below.
   client.on('error', () => undefined);
   try {
     await client.connect();
