@@ -1,5 +1,5 @@
-// What a connection sees of an event, serialized once per distinct projection. The rights are those of REST: fields
-// that cannot be read are left out, and an entity with a row filter yields no events at all.
+// What a connection sees of an event, serialized once for each distinct projection. The rights are the same as over REST: fields that
+// cannot be read are left out, and an entity with a row filter yields no events at all.
 // Contract: interface#sse, interface#websocket, decisions#sse.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, restrictionOn } from '../access/rights.ts';

@@ -198,7 +198,7 @@ class SseStream implements LiveConnection {
     return this.#channel.stream;
   }
 
-  /** For a stream that was never returned. */
+  /** Discards a stream that was never returned to the client. */
   abandon(): void {
     this.#channel.stream.cancel().catch((cause: unknown) => {
       this.app.log.error('cannot discard a stream', { cause });

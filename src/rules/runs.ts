@@ -24,7 +24,7 @@ function isDue(run: Sql): Sql {
 
 /** The tenants that have due runs, without suspended ones. */
 export async function tenantsWithDueRuns(queries: Queries): Promise<string[]> {
-  // One step per tenant, however many runs each has.
+  // One index step for each tenant, however many runs the tenant has.
   const rows = await queries.rows<{ id: string }>(sql`
     with recursive tenant as (
       (select tenant_id as id from platform.rule_runs order by tenant_id limit 1)

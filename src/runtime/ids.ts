@@ -61,7 +61,7 @@ export function lowestIdAt(at: string): string {
   return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-8000-000000000000`;
 }
 
-/** When an id was made, in milliseconds since the epoch; an hour after the epoch for ids that do not tell. */
+/** When an id was made, in milliseconds since the epoch. For ids without a time: an hour after the epoch. */
 export function timeOf(id: string): number {
   return id.charAt(14) === '7' ? Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16) : 3_600_000;
 }

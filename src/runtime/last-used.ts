@@ -12,7 +12,7 @@ export type UsedTable = 'owner_keys' | 'platform_keys' | 'public_keys' | 'bots' 
 interface Use {
   table: UsedTable;
   usedAt: number;
-  /** What is stored; 0 when nothing is known. */
+  /** The time that is stored; 0 when it is unknown. */
   writtenAt: number;
 }
 

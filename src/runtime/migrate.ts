@@ -1,7 +1,7 @@
-// Migrations: the files NNNN_topic.sql of a directory, numbered from 0001 without gaps. Those of the
-// platform schema run here, each in one transaction, recorded with its checksum in platform.migrations.
-// Those of the tenant schema run per tenant (src/tenants) and are only recorded here. An advisory lock serialises
-// processes that start together. A changed checksum of a recorded file prevents the start.
+// Migrations: the files NNNN_topic.sql of a directory, numbered from 0001 without gaps. Migrations of the platform schema run here, each in
+// one transaction, and are recorded with their checksums in platform.migrations. Migrations of the tenant schema run per tenant
+// (src/tenants) and are only recorded here. An advisory lock serialises processes that start together. A changed checksum of a recorded
+// file prevents the start.
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';

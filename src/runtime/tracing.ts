@@ -34,9 +34,9 @@ const KINDS = {
   producer: SpanKind.PRODUCER,
 } as const;
 
-/** A span under way. */
+/** A span in progress. */
 export interface ActiveSpan {
-  /** For its children. */
+  /** The trace context for its children. */
   readonly trace: Trace;
   /** `error` is a short label, such as an error's code; undefined means success. */
   end(result: { name?: string; attributes?: Attributes; error?: string | undefined }): void;

@@ -185,7 +185,7 @@ function remembered<V>(known: Map<string, V | null>, key: string, make: () => V)
 
 const PATH = 'filters';
 
-/** A condition on the record alone. 400 when it follows a relation. */
+/** A condition on the record only. 400 when it follows a relation. */
 function ownCondition(text: string, scope: AccessScope): Expression {
   const expression = parseExpression(text, scope.names, PATH);
   const [relation] = relationKeys(expression);

@@ -42,11 +42,11 @@ interface Group {
   isBusy: boolean;
   lastSentAt: number;
   prefetch: Prefetch | undefined;
-  /** When the first window, exhausted, ends. */
+  /** When the first window ends, if it is exhausted. */
   exhaustedUntil: number;
 }
 
-/** Prefetched hits are used or returned within PREFETCH_MS; Redis keeps its note of them for PREFETCH_KNOWN_MS. */
+/** Prefetched hits are used or returned within PREFETCH_MS; Redis keeps its marker of them for PREFETCH_KNOWN_MS. */
 const PREFETCH_MS = 50;
 const PREFETCH_KNOWN_MS = 150;
 const PREFETCH_HITS = 64;

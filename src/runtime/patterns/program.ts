@@ -14,7 +14,7 @@ const LARGE_CLASS = /\\[pPx]|[^\0-\x7f]/g;
 const LARGE_CLASSES_MAX = 10;
 
 export interface Program {
-  /** In instructions. */
+  /** The number of instructions. */
   size: number;
   test(value: string): boolean;
 }

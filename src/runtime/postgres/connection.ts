@@ -240,7 +240,7 @@ export class Connection {
       if (endsConnection(error)) this.fail(error);
       throw callerError(error);
     } finally {
-      // One that failed is kept too.
+      // The server also keeps a prepared statement that failed.
       if (running.prepare && !running.prepared) this.serverCache.addStatement(text);
       this.#current = undefined;
       this.busyMs += performance.now() - startedAt;

@@ -79,7 +79,7 @@ export class Lease {
       this.#isLeft = connection.isBusy;
       if (this.#isLeft) this.extendDeadline();
       await batches.return(undefined);
-      // What runs next is another statement.
+      // The next statement of the lease is another one.
       this.#isLeft = false;
     }
     yield last;

@@ -51,7 +51,7 @@ export async function readBacklog(tx: Tx, countedMax: number = LIMITS.metrics.co
   return found.counted > countedMax ? estimateBacklog(tx, found.counted) : found;
 }
 
-/** One step for each subscription that has pending deliveries. */
+/** Takes one index step for each subscription that has pending deliveries. */
 async function estimateBacklog(tx: Tx, counted: number): Promise<Backlog> {
   const found = await tx.first<Backlog>(sql`
     with recursive subscription as (

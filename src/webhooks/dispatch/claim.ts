@@ -50,7 +50,7 @@ export interface ClaimedDelivery {
   isBodyStored: boolean;
   /** Inserted as claimed (inline-deliveries.ts). */
   isInline: boolean;
-  /** About an imaginary record. */
+  /** Whether it is about an imaginary record. */
   isTest: boolean;
   /** Set for a subscription that does not send the usual payload: the event from which the attempt renders the body. */
   source: BodySource | null;

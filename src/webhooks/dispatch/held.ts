@@ -74,7 +74,7 @@ export class HeldDeliveries {
 
   /** Runs one round, in which held deliveries are judged again. Resolves to 0 when nothing is left to do. */
   async once(): Promise<number> {
-    // One step into the index for each subscription, however many deliveries it has.
+    // One index step for each subscription, however many deliveries it has.
     const found = await this.app.db.rows<Holding>(sql`
       select s.id, s.tenant_id from platform.webhook_subscriptions as s
       cross join lateral (
@@ -131,7 +131,7 @@ export class HeldDeliveries {
     if (this.#holding.delete(id)) this.app.log.info('a webhook subscription can be judged again', { subscription: id });
     const isOwn = sql`d.subscription_id = ${id}::uuid and d.tenant_id = ${tenantId}::uuid`;
     const rows = await this.#oldest(isOwn);
-    // Another process has judged them.
+    // Another process has judged these deliveries already.
     if (rows.length === 0) return;
     const until = performance.now() + BATCH_MS;
     const verdicts: [id: string, isMeant: boolean][] = [];

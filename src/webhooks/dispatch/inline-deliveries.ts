@@ -113,7 +113,7 @@ function claimedFrom(
   };
 }
 
-/** Of a creation: there is no record before it. */
+/** The body source of a creation, before which there is no record. */
 function sourceFrom(content: Content, event: CommittedChange['event'], entityId: string, size: number): BodySource {
   return { entityId, content, row: event.row, before: null, at: event.at, seq: event.seq, erased: null, size };
 }

@@ -42,10 +42,10 @@ export interface PendingRow {
   type: RecordEventType;
   attempt_count: number;
   attempts_before: number;
-  /** The quota of the day has counted its first attempt. */
+  /** Whether the day's quota has counted its first attempt. */
   is_counted: boolean;
   body: string | null;
-  /** About the bytes of the body, at least. */
+  /** An estimate of the bytes of the body: at least about this many. */
   size: number;
   /** The event was not read, because the other events already have as many bytes as one claim may read. */
   is_unread: boolean;

@@ -47,7 +47,7 @@ export class Schedule {
   readonly #due = new DueSubscriptions((id) => this.#tenants.get(id));
   /** Committed changes by tenant whose subscriptions are not scheduled yet. */
   readonly #changed = new Map<string, Set<ChangeKey>>();
-  /** The tenants of subscriptions, as far as they are known. */
+  /** The tenants of subscriptions, as far as this process knows them. */
   readonly #tenants = new Map<string, string>();
   /** Active subscriptions by tenant and by the changes they match. Subscriptions with judged changes are listed under no change. */
   readonly #subscriptions = new Map<string, ReadonlyMap<ChangeKey, readonly string[]>>();

@@ -51,7 +51,7 @@ const AttemptSchema = Type.Object({
     Type.String({ description: 'the start of the response, at most 1 KiB', examples: ['the shop is closed'] }),
   ),
 });
-/** One delivery by itself. */
+/** The response for a single delivery. */
 export const DeliveryDetail = Type.Object(
   {
     ...DeliverySchema.properties,
@@ -61,7 +61,7 @@ export const DeliveryDetail = Type.Object(
   { $id: 'WebhookDeliveryDetail' },
 );
 
-/** As the results store it (dispatch/results.ts). */
+/** An attempt as dispatch/results.ts stores it. */
 type StoredAttempt = [at: number, durationMs: number, status: number | null, error: string | null, text: string | null];
 
 const COLUMNS = sql`d.id, 'evt_' || d.event_id as event_id, d.type as event, d.status, d.http_status, d.attempt_count,

@@ -38,7 +38,7 @@ export const SubscriptionSchema = Type.Object(
   { $id: 'WebhookSubscription' },
 );
 export type Subscription = Static<typeof SubscriptionSchema>;
-/** One subscription by itself. */
+/** The response for a single subscription. */
 export const SubscriptionDetail = Type.Object(
   { ...SubscriptionSchema.properties, health: Health },
   { $id: 'WebhookSubscriptionDetail' },

@@ -6,7 +6,7 @@ import { LIMITS } from '../../limits.ts';
 import type { Connection } from './connection.ts';
 import type { Receiver } from './receiver.ts';
 
-/** For whom a request is sent. */
+/** The tenant and subscription for which a request is sent. */
 export interface Sender {
   tenantId: string;
   subscriptionId: string;

@@ -12,7 +12,7 @@ export interface WebhookEvent {
   /** ISO 8601. */
   at: string;
   row: RecordRow;
-  /** About an imaginary record. */
+  /** Whether it is about an imaginary record. */
   isTest?: boolean;
   /** For the deletion of a record whose values have been erased: only the id is shown. */
   erased?: Erased | null;

@@ -24,7 +24,7 @@ export class ResponseStart {
     if (this.#size === 0) return null;
     // `stream` leaves out a character that is cut off.
     const decoded = new TextDecoder().decode(Buffer.concat(this.#chunks), { stream: true }).replaceAll('\0', '\ufffd');
-    // What is no UTF-8 has become longer.
+    // Bytes that are not valid UTF-8 have become longer.
     const { read } = encoder.encodeInto(decoded, new Uint8Array(responseTextBytes));
     return decoded.slice(0, read);
   }
