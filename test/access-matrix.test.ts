@@ -1,5 +1,5 @@
-// Every route and method with every kind of credential: who is admitted, and what the others get. The rows are
-// the service's own routes; support/access-decisions states the expected outcome of each cell.
+// Every route and method with every kind of credential: who is admitted, and which error the others get. The rows are the
+// service's own routes; support/access-decisions states the expected outcome of each cell.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { createApi } from '../src/api.ts';
 import { isOfConsole } from '../src/console/routes.ts';

@@ -1,4 +1,4 @@
-// The advice on indexes across two processes: each counts its own slow lists, and either shows those of both.
+// The advice on indexes across two processes: each counts its own slow lists, and both show the slow lists of both.
 // Contract: decisions#advice.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';

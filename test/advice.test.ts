@@ -1,4 +1,4 @@
-// The advice on indexes: which slow lists count, what is shown of them, which index would serve each, and what bounds the
+// The advice on indexes: which slow lists count, what it shows of them, which index would serve each, and the limits of the
 // counting.
 // Contract: decisions#advice.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';

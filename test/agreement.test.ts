@@ -1,7 +1,7 @@
-// Property test of the expression language's back ends: for random expressions and records, the SQL, run by the
-// database in DATABASE_URL or by PGlite in this process, and the evaluator must select the same rows. The values are
-// those that languages treat differently: code points above U+FFFF, letters that change length with their case,
-// wildcards, quotes, numbers at the ends of their range.
+// Property test of the expression language's back ends: for random expressions and records, the SQL, run by the database in
+// DATABASE_URL or by PGlite in this process, and the evaluator must select the same rows. The values are ones that languages
+// treat differently: code points above U+FFFF, letters that change length with their case, wildcards, quotes, numbers at the
+// ends of their range.
 // Contract: decisions#expressions.
 
 import { afterAll, beforeAll, expect, test } from 'bun:test';

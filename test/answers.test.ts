@@ -1,4 +1,4 @@
-// The common parts of all answers: the envelope, the statuses and the request id. Contract: decisions#responses.
+// The common parts of all responses: the envelope, the statuses and the request id. Contract: decisions#responses.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { attachRequestContext, hostOf } from '../src/access/request-context.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';

@@ -1,4 +1,4 @@
-// Calls that are sent at once: some share a statement, and each has the answer that it would have alone.
+// Concurrent calls: some share a statement, and each has the response that it would have alone.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { catalogOf } from '../src/entities/catalog.ts';

@@ -1,5 +1,5 @@
-// What a tenant keeps besides its records is bounded: messages, invitations, password resets, keys that have ended, responses for
-// Idempotency-Key. The stored counts are set near a limit here, rather than filling it.
+// The rows that a tenant stores besides its records are bounded: messages, invitations, password resets, ended keys, responses
+// for Idempotency-Key. The tests set the stored counts near a limit, rather than filling it.
 // Contract: neighbours#byte-budgets, decisions#retention.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { cleanUpOnce } from '../src/events/retention.ts';

@@ -1,6 +1,7 @@
-// Tickets, sessions and origins across two processes on one Postgres and one Redis: of two uses of a ticket at once, one
-// gets the stream; what one process ends or changes holds in the other within a second. Without Redis, one process is
-// used for both. Contract: browsers#tickets, browsers#sessions, browsers#origins.
+// Tickets, sessions and origins across two processes on one Postgres and one Redis: of two concurrent uses of a ticket, one gets
+// the stream; what one process ends or changes takes effect in the other within a second. Without Redis, one process is used for
+// both.
+// Contract: browsers#tickets, browsers#sessions, browsers#origins.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { Redis } from 'ioredis';
 import { closeAfterEach } from './support/connections.ts';

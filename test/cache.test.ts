@@ -1,4 +1,4 @@
-// The cache of loaded values, and what a change of one makes calls wait for. Contract: neighbours#fair-shares.
+// The cache of loaded values, and which calls wait after a change of one value. Contract: neighbours#fair-shares.
 import { expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { Cache } from '../src/runtime/cache.ts';

@@ -1,5 +1,5 @@
-// The feed over a crash of Postgres. Transactions whose ends were not yet on disk, such as those rolled back, leave no trace:
-// their ids, and numbers that they drew, are given out again. A cursor from before must not take the new ones for the old.
+// The feed over a crash of Postgres. Transactions whose ends were not yet on disk, such as rolled-back ones, leave no trace:
+// their ids, and the numbers that they drew, are assigned again. A cursor from before must not take the new ones for the old.
 // Contract: feed#guarantee, feed#cursors.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';

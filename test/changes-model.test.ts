@@ -1,6 +1,7 @@
-// A model of the feed: random writers of every kind on two processes, followers that are cut at random, and a process that is
-// killed. What each follower has put together is what was committed: every change once, those of a record in order, and in
-// the end the records as REST shows them. On a real server a transaction is held open meanwhile, with a number drawn early.
+// A model of the feed: random writers of every kind on two processes, followers whose connections are cut at random, and a
+// process that is killed. Each follower must have put together what was committed: every change once, the changes of one record
+// in order, and in the end the records as REST shows them. On a real server, a transaction that drew a number early stays open
+// meanwhile.
 // Contract: feed#guarantee.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';

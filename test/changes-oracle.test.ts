@@ -1,6 +1,6 @@
-// What followers can learn of what they may not see: nothing, neither from cursors (their content and length), nor from pages
-// (their number, `hasMore`), nor from when long polls end. Two callers of two tenants see the same changes; in one of the
-// tenants much else goes on.
+// Followers can learn nothing of what they may not see, neither from cursors (their content and length), nor from pages (their
+// number, `hasMore`), nor from the times at which long polls end. Two callers of two tenants see the same changes, but in one of
+// the tenants much more happens.
 // Contract: feed#what-a-follower-sees, feed#cursors, feed#long-polls.
 import { afterAll, beforeAll, expect, spyOn, test } from 'bun:test';
 import { openCursor, sealCursor } from '../src/http/changes-cursor.ts';

@@ -1,4 +1,5 @@
-// The feed of changes: what a follower gets, from which cursor, with which rights, and what it costs others.
+// The feed of changes: which changes a follower gets, from which cursor, with which rights, and what following costs other
+// tenants.
 // Contract: feed#the-feed.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import process from 'node:process';

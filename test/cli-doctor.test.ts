@@ -1,4 +1,4 @@
-// `tds doctor` against faults made on purpose: each is named, with its cure, and a healthy installation has none.
+// `tds doctor` against deliberate faults: it names each fault and its remedy, and finds none in a healthy installation.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, request, type Server, type ServerResponse } from 'node:http';

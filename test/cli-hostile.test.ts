@@ -1,5 +1,5 @@
-// The command line in front of a service, a tenant or a folder that means harm: what reaches a terminal, and which files are
-// written. The service of these tests answers every call with texts that a terminal would obey.
+// The command line with a malicious service, tenant or folder: what reaches a terminal, and which files are written. The service
+// of these tests answers every call with texts that a terminal would obey.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

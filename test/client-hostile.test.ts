@@ -1,5 +1,6 @@
-// The client in front of a service, or of something between, that sends nonsense: a stream is begun anew and goes on from where it
-// was, and nothing grows or waits without an end. The server of these tests answers each connection with the next of its answers.
+// The client with a service, or a proxy in between, that sends nonsense: the client opens a new stream and continues where it
+// was, and nothing grows or waits without an end. The server of these tests answers each connection with its next prepared
+// response.
 import { afterEach, expect, test } from 'bun:test';
 import { createClient } from '../client/src/client.ts';
 import { backOffMs } from '../client/src/waiting.ts';

@@ -1,6 +1,6 @@
-// The client over a service that is killed with SIGKILL and started again under it, behind a proxy that also cuts its
-// connections: its feed, its event stream and its WebSocket each show every change once, in the order of each record, and each
-// of its creations is made once.
+// The client while its service is killed with SIGKILL and started again, behind a proxy that also cuts the connections: the
+// feed, the event stream and the WebSocket each show every change once, the changes of a record in order, and each creation is
+// made once.
 // Contract: feed#guarantee, feed#resume, decisions#idempotency.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { createClient } from '../client/src/client.ts';

@@ -1,6 +1,6 @@
-// The package of client/, as it is built, under Bun, Node.js, Deno and in a page of Chromium: one scenario for all. Then what
-// is sent again and what is not. The lines that must not compile are
-// checked by tsc with all sources. client-restarts.test.ts has the sequences that go on over a service that is killed.
+// The package of client/, as it is built, under Bun, Node.js, Deno and in a page of Chromium: one scenario for all. Then which
+// requests are sent again and which are not. tsc, which checks all sources, verifies that certain lines do not compile.
+// client-restarts.test.ts tests the sequences that continue when a service is killed.
 // Contract: interface#records, feed#guarantee, feed#resume, decisions#idempotency.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { execFile } from 'node:child_process';

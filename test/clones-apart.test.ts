@@ -1,5 +1,5 @@
-// A tenant and its clone have the same ids: of entities, roles, users and records. What one of them does changes, stops and shows
-// nothing of the other, and no document takes an id that would lead to another tenant's deliveries.
+// A tenant and its clone have the same ids: of entities, roles, users and records. Actions in one of them change, stop and
+// reveal nothing in the other, and no document can bring an id that would lead to another tenant's deliveries.
 // Contract: portability#clone, portability#import.
 import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
 import type { Caller } from '../src/access/caller.ts';

@@ -1,4 +1,4 @@
-// Compressed responses: which, for whom, and that they are the same.
+// Compressed responses: which ones are compressed, for which clients, and that their content stays the same.
 // Contract: decisions#responses.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';

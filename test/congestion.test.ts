@@ -1,5 +1,5 @@
-// How much long work the database gets, against a model of it with a clock of its own: processors that statements share, and
-// a probe that is the later the more of them wait for a processor. The seed of a failed run is in its title.
+// How much long work the database gets, tested on a model with its own clock: processors that statements share, and a probe that
+// gets later the more statements wait for a processor. The seed of a failed run is in its title.
 // Contract: neighbours#fair-shares.
 import { describe, expect, test } from 'bun:test';
 import { FairQueue } from '../src/runtime/fair-queue.ts';

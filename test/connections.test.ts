@@ -1,4 +1,4 @@
-// Which connection a call gets, with connections that only say whom they have served. Times are milliseconds.
+// Which connection a call gets, tested with connections that only report whom they have served. Times are milliseconds.
 import { describe, expect, test } from 'bun:test';
 import type { Connection } from '../src/runtime/postgres/connection.ts';
 import { Connections, type Wish } from '../src/runtime/postgres/connections.ts';

@@ -1,5 +1,5 @@
-// The grid and the page of a record follow changes by others in Chromium: through a ticket, in place, without moving what
-// one looks at; a lost connection shows and heals with a new ticket. Contract: browsers#tickets, interface#console.
+// The grid and the page of a record follow changes by others in Chromium: through a ticket, in place, without moving what the
+// person looks at; a lost connection shows and heals with a new ticket. Contract: browsers#tickets, interface#console.
 import { afterAll, beforeAll, beforeEach, expect } from 'bun:test';
 import type { Page } from 'playwright-core';
 import { axe, before, browserTest, flaws, signedIn, visit } from './support/browser.ts';

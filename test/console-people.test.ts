@@ -1,5 +1,5 @@
-// The console's People and Account in Chromium: 10,000 users by page and search, three ways to invite, roles changed,
-// users switched off and removed, one's own password. Contract: interface#console.
+// The console's People and Account in Chromium: 10,000 users by page and search, three ways to invite, roles changed, users
+// switched off and removed, the person's own password. Contract: interface#console.
 import { afterAll, beforeAll, beforeEach, expect } from 'bun:test';
 import type { Page } from 'playwright-core';
 import { newAddress } from './support/addresses.ts';

@@ -1,4 +1,4 @@
-// The console's Platform pages in Chromium: tenants made with their key shown once, changed, suspended and deleted; admin
+// The console's Platform pages in Chromium: tenants created with their key shown once, changed, suspended and deleted; admin
 // keys and their audit; invitations; schema health with its repair; usage; what axe finds. Contract: interface#console.
 import { afterAll, beforeAll, expect } from 'bun:test';
 import type { Page } from 'playwright-core';

@@ -1,5 +1,6 @@
-// Schema in Chromium: entities and fields made, changed and deleted; what a change breaks, or why it would be refused, is asked of
-// the service before it is confirmed. Contract: interface#console, decisions#field-changes, trying#dry-runs.
+// Schema in Chromium: entities and fields created, changed and deleted. Before a change is confirmed, the service is asked what
+// the change breaks, or why it would be refused.
+// Contract: interface#console, decisions#field-changes, trying#dry-runs.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import type { Page } from 'playwright-core';
 import type { FieldType } from '../console/api/answers.ts';

@@ -1,6 +1,6 @@
-// The console's Webhooks pages in Chromium, against receivers that really fail and are mended: a subscription with its
-// secret shown once, tests, failures in the receiver's words, deliveries page by page and one by itself, redelivery and replay,
-// secrets that overlap, what a subscription for somebody else shows, switching off by the service, deletion, what axe finds.
+// The console's Webhooks pages in Chromium, against receivers that really fail and recover: a subscription with its secret shown
+// once, tests, failures in the receiver's words, deliveries page by page and one by itself, redelivery and replay, secrets that
+// overlap, what a subscription for somebody else shows, switching off by the service, deletion, what axe finds.
 // Contract: interface#console.
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'bun:test';
 import type { Page } from 'playwright-core';

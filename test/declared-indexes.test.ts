@@ -1,5 +1,6 @@
-// Indexes of several fields: what a definition may declare, that lists are in their order either way, and what becomes of them when
-// fields and tenants change. Contract: decisions#indexes.
+// Indexes of several fields: what a definition may declare, that lists use their order in either direction, and what happens to
+// them when fields and tenants change.
+// Contract: decisions#indexes.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { catalogOf } from '../src/entities/catalog.ts';
 import { sql } from '../src/runtime/sql.ts';

@@ -1,4 +1,4 @@
-// Names of receivers: what is asked of DNS, and what a name server that never responds must not hold up.
+// The host names of receivers: the DNS queries, and that a name server that never responds delays nobody else.
 // Contract: decisions#webhook-requests, neighbours#fair-shares.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { hashPassword } from '../src/access/passwords.ts';

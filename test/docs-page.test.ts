@@ -1,4 +1,4 @@
-// The page of the API document in Chromium: the general document, then that of a key, which stays in the page's memory.
+// The page of the API document in Chromium: the general document, then the document of a key, which stays in the page's memory.
 import { afterAll, beforeAll, expect } from 'bun:test';
 import { browserTest, visit } from './support/browser.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';

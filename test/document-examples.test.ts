@@ -1,4 +1,4 @@
-// The examples of the general API document, executed: the demo tenant accepts each as it stands, but for ids and secrets.
+// The examples of the general API document, executed: the demo tenant accepts each as it is, except for ids and secrets.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// Trying a write: `dryRun=true` answers as the call would, and leaves nothing behind. Contract: trying#dry-runs.
+// Dry runs: with `dryRun=true` a write responds as the call would, and leaves nothing behind. Contract: trying#dry-runs.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readdir } from 'node:fs/promises';
 import { join as joinPath } from 'node:path';

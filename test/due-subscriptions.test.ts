@@ -1,4 +1,4 @@
-// Which subscriptions are due for a claim, against a model that looks at all of them, and the turns that tenants take.
+// Which subscriptions are due for a claim, against a model that checks all of them, and the turns that tenants take.
 import { describe, expect, test } from 'bun:test';
 
 import { DueSubscriptions } from '../src/webhooks/dispatch/due-subscriptions.ts';

@@ -1,4 +1,4 @@
-// Erasing a record goes on after the death of the process that began it. Contract: history#erase.
+// Erasing a record continues after the death of the process that began it. Contract: history#erase.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';

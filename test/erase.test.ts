@@ -1,4 +1,5 @@
-// Erasing a record: its values go for good from everywhere, and what is left says when, and by whom. Contract: history#erase.
+// Erasing a record: its values are removed everywhere for good, and only the time and the author of the erasure remain.
+// Contract: history#erase.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';
 import { compile, type Sql, sql, type Tx } from '../src/runtime/sql.ts';

@@ -1,5 +1,6 @@
-// A tenant that keeps its past for a shorter time than the service: the feed, history and deliveries end there, and the worker
-// deletes what is older. Contract: history#retention.
+// A tenant that keeps events for a shorter time than the service: its feed, history and deliveries end there, and the worker
+// deletes what is older.
+// Contract: history#retention.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { cleanUpOnce } from '../src/events/retention.ts';
 import { openCursor, sealCursor } from '../src/http/changes-cursor.ts';

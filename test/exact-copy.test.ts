@@ -1,6 +1,6 @@
-// The copy of docs/how-to/keep-an-exact-copy.md, as it stands there, against a real service: by long polls under Bun, and in
-// Chromium by long polls and by an event stream. Connections are cut at random, the process is killed and started again,
-// rights and definitions change, records move in and out of the condition; in the end each copy is what the list shows.
+// The copy of docs/how-to/keep-an-exact-copy.md, exactly as written there, against a real service: by long polls under Bun, and
+// in Chromium by long polls and by an event stream. Connections are cut at random, the process is killed and started again,
+// rights and definitions change, records move in and out of the condition. In the end each copy equals the list.
 // Contract: feed#guarantee, feed#transitions, feed#changes-of-rights, feed#changes-of-definitions.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { readFile } from 'node:fs/promises';

@@ -1,6 +1,6 @@
-// Explanations of access: what they say of each reason, that bad questions are named, and that they agree with what the calls,
-// feeds, streams and deliveries do, for random roles, credentials, records, operations and channels. `EXPLAIN_CASES` says for
-// how many, `SEED` repeats a run.
+// Explanations of access: their text for each reason, the errors for invalid questions, and that they agree with the outcome of
+// calls, feeds, streams and deliveries for random roles, credentials, records, operations and channels. `EXPLAIN_CASES` sets the
+// number of cases, `SEED` repeats a run.
 // Contract: decisions#explanations.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import process from 'node:process';

@@ -1,6 +1,6 @@
-// Tenants that share the connections to Postgres: one whose statements never end leaves the others, and operators, as
-// they were; clients that have gone take their statements with them; a transaction has one deadline. On a real server if
-// one is installed, where a lock makes the statements of the heavy tenant wait; on the embedded database they are short.
+// Tenants share the connections to Postgres. A tenant whose statements never end does not slow the others or operators; the
+// statements of clients that have gone are cancelled; a transaction has one deadline. On a real server, if one is installed, a
+// lock makes the statements of the heavy tenant wait; on the embedded database they are short.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import postgres from 'postgres';
 

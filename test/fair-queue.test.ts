@@ -1,5 +1,5 @@
-// The fair queue against a model: random shares, costs, cancellations and operators, step by step with a clock of its
-// own. The seed of a failed run is in its message.
+// The fair queue against a model: random shares, costs, cancellations and operators, step by step with its own clock. The seed
+// of a failed run is in its message.
 import { describe, expect, test } from 'bun:test';
 
 import { FairQueue } from '../src/runtime/fair-queue.ts';

@@ -1,5 +1,6 @@
-// What strangers from many networks use up together: connections to the database, and refusals; how fast a tenant opens streams
-// and sockets. What one client may use up is in strangers.test. Contract: neighbours#fair-shares, neighbours#connections.
+// How much anonymous clients from many networks can use together: connections to the database, and refusals; and how fast a
+// tenant can open streams and sockets. strangers.test.ts tests how much a single client can use.
+// Contract: neighbours#fair-shares, neighbours#connections.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { SharePaces } from '../src/runtime/pace.ts';

@@ -1,5 +1,5 @@
-// Live events are served in turn by tenant: a backlog of one delays no other's, and a leader that takes over relays the
-// rest of each, nothing twice. On a database without a running service, which would relay too.
+// Live events are served in turn by tenant: a backlog of one tenant delays no other's events, and a new leader relays the rest
+// of each, nothing twice. Runs on a database without a running service, which would relay too.
 // Contract: neighbours#fair-shares, decisions#events.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import type { App } from '../src/app.ts';

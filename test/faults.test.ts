@@ -1,5 +1,5 @@
-// A short fault run (`scripts/faults`): kills processes, Redis and Postgres while records are written, and compares
-// what was acknowledged, delivered and streamed. .ci/nightly runs it at full length.
+// A short fault run (`scripts/faults`): kills processes, Redis and Postgres while records are written, and compares the
+// acknowledged changes with the delivered and streamed ones. .ci/nightly runs it at full length.
 // Contract: decisions#events.
 import { expect, test } from 'bun:test';
 import { execFile } from 'node:child_process';

@@ -1,6 +1,6 @@
-// Memory of the process while many streams replay the feed from far back, on the stores of two processes: the service is a
+// Memory of the process while many streams replay the feed from far back, on the stores of two processes; the service is a
 // process of its own. The limit allows for a busy machine, on which garbage is collected late. Without turns, the streams' reads
-// fill the queue for the database's connections: the tenant's calls get 503, and streams are closed.
+// would fill the queue for the database's connections: the tenant's calls would get 503, and streams would be closed.
 // Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { createLog } from '../src/runtime/log.ts';

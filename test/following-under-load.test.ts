@@ -1,5 +1,5 @@
-// Connections that follow the feed while live events are dropped, because too many wait, and while one begins to follow. What
-// waits is made to wait by taking the place of parts of the service, which must run in this process.
+// Connections that follow the feed while live events are dropped because too many wait, and while another one begins to follow.
+// The tests replace parts of the service to make events wait, so the service must run in this process.
 // Contract: feed#resume, feed#filtered-subscriptions.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';

@@ -1,4 +1,4 @@
-// The collection of garbage while calls move large records: it does not go on stopping the event loop for long.
+// Garbage collection while calls move large records: it does not keep stopping the event loop for long.
 // Contract: neighbours#fair-shares.
 import { beforeAll, expect, test } from 'bun:test';
 import { SmallGarbage } from '../src/runtime/garbage.ts';

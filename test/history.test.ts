@@ -1,5 +1,5 @@
-// The past of records: versions with what each changed, a record as it was at a moment, deleted records, restore; with the rights
-// of today on the images of then.
+// The past of records: versions and their changes, a record as it was at a moment, deleted records, restore; with today's rights
+// applied to the images of that time.
 // Contract: history#history, history#at-a-moment, history#deleted-records, history#restore.
 import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import { Connection } from '../src/runtime/postgres/connection.ts';

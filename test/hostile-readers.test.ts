@@ -1,5 +1,5 @@
-// Hostile readers over real TCP: a client that stops reading is disconnected as the contract says, one that half-closes
-// or drops the connection leaks neither a lease nor memory, and no other client is affected.
+// Hostile readers over real TCP: a client that stops reading is disconnected as the contract says, a client that half-closes or
+// drops the connection leaks neither a lease nor memory, and no other client is affected.
 // Contract: interface#sse, interface#websocket, decisions#sse, decisions#websocket.
 import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import process from 'node:process';

@@ -1,6 +1,6 @@
 // The rules for sources, checked on src, scripts and the client: import order, sizes of files and functions, names, headers,
-// portability; those on size and contents on the console too, whose functions Biome measures, because they hold JSX
-// (biome.json). A failure lists every offender at once.
+// portability. The rules on size and contents also apply to the console, except sizes of functions, which Biome measures there
+// because they contain JSX (biome.json). A failure lists every offender at once.
 import { describe, expect, test } from 'bun:test';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
-// Indexes of large entities beside long statements of other tenants: definition changes do not wait for these, unique values
-// are checked at once, and queries use an index as soon as no older statement is left. The embedded database
-// runs one statement at a time, so that nothing can be older.
+// Building indexes of large entities beside long statements of other tenants: changes of definitions do not wait for these
+// statements, unique values are checked at once, and queries use an index as soon as no older statement is left. The embedded
+// database runs one statement at a time, so that nothing can be older.
 // Contract: decisions#field-changes, neighbours#fair-shares.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import postgres from 'postgres';

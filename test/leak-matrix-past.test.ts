@@ -1,6 +1,6 @@
-// What has been, and what a write would do, asked by callers whose role hides fields and rows, or has some operations only:
-// histories, moments, deleted records, the feed, dry runs, upserts, imports, API documents, tickets. Two tenants differ only in what
-// is hidden; the same requests get the same answers in both, headers and lengths included.
+// The past of records and the effects of writes, requested by callers whose role hides fields and rows, or has only some
+// operations: histories, moments, deleted records, the feed, dry runs, upserts, imports, API documents, tickets. Two tenants
+// differ only in what is hidden; the same requests get the same responses in both, headers and lengths included.
 // Contract: decisions#roles, decisions#responses, feed#what-a-follower-sees, history#who-sees-what, trying#dry-runs.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { addRole, bearer, botToken, platformKey, userToken } from './support/credentials.ts';

@@ -1,7 +1,8 @@
-// What subscriptions with a role, filters or fields send, from two tenants that differ only in what the role may not see: hidden
-// rows in another number, hidden fields with other names and values, an entity without rights. Receivers get the same requests,
-// with the same headers, lengths and attempts, in the same order for each record; also of tests, retries and replays, and after
-// the role has been narrowed. Contract: decisions#webhooks-for-others, decisions#replay.
+// The requests of subscriptions with a role, filters or fields, from two tenants that differ only in what the role may not see:
+// a different number of hidden rows, hidden fields with other names and values, an entity without rights. Receivers get the same
+// requests, with the same headers, lengths and attempts, in the same order for each record; also for tests, retries and replays,
+// and after the role has been narrowed.
+// Contract: decisions#webhooks-for-others, decisions#replay.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import { deliveriesOf, judgedChanges, SUBSCRIPTIONS, subscribe } from './support/deliveries.ts';

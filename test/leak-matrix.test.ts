@@ -1,6 +1,6 @@
-// Every way out of the service, asked by callers whose role hides fields and rows or lacks an entity. Two tenants differ
-// only in what is hidden: names, values, numbers of rows, definitions, rules, conditions. The same requests must get the
-// same answers in both, byte for byte except ids and times, on every channel, and no answer contains a hidden value.
+// Every output of the service, requested by callers whose role hides fields and rows or lacks an entity. Two tenants differ only
+// in what is hidden: names, values, numbers of rows, definitions, rules, conditions. The same requests must get the same answers
+// in both, byte for byte except ids and times, on every channel, and no answer contains a hidden value.
 // Contract: decisions#roles, decisions#responses, decisions#writes-within-a-role.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-// Rights of open connections: a revoked right ends on every open stream within a second.
+// Rights of open connections: a revoked right takes effect on every open stream within a second.
 import { afterAll, beforeAll, expect, setSystemTime, spyOn, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import { recognize } from '../src/access/credential-kinds.ts';

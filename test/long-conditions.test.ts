@@ -1,5 +1,5 @@
-// Long conditions: reading those of many requests that arrive together takes turns with other requests, and what they compare, with
-// the row filters that their relations lead to, is limited.
+// Long conditions: parsing the conditions of many requests that arrive together takes turns with other requests, and the number
+// of comparisons, including the row filters of the targets of relations, is limited.
 // Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { fields, newEntity } from './support/entities.ts';

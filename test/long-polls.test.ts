@@ -1,5 +1,5 @@
-// As many long polls of one tenant as a process admits: all wait, all get the change, another tenant notices nothing, and
-// the ones beyond are refused until a place is free.
+// As many long polls of one tenant as a process admits: all wait, all get the change, other tenants notice nothing, and further
+// ones are refused until a place is free.
 // Contract: feed#long-polls.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';

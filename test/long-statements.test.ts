@@ -1,4 +1,4 @@
-// Which statements are known to run long: learnt by tenant and text, and forgotten when they have become quick.
+// Which statements are known to run long: learned by tenant and text, and forgotten when they have become fast.
 // Contract: neighbours#fair-shares.
 import { expect, test } from 'bun:test';
 import { Buffer } from 'node:buffer';

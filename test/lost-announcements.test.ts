@@ -1,6 +1,5 @@
-// A role that is changed in one process while it, another process, or both cannot hear each other through Redis: the other one
-// refuses within a second what the role has lost, and does not grant it again later.
-// Without Redis there is only one process, and nothing to test.
+// A role is changed in one process while it, another process, or both cannot hear each other through Redis: within a second the
+// other process refuses what the role has lost, and does not grant it again later.
 // Contract: decisions#changes-of-rights.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';

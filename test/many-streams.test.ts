@@ -1,5 +1,5 @@
-// The live streams of a thousand tenants: one reader reads all of them, and what that costs is spread over their events.
-// On a database without a running service, whose own reader would take part. Contract: neighbours#fair-shares.
+// The live streams of a thousand tenants: one reader reads all of them, and its cost is spread over their events. Runs on a
+// database without a running service, whose own reader would take part. Contract: neighbours#fair-shares.
 import { expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Hub } from '../src/events/hub.ts';

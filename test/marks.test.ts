@@ -1,4 +1,4 @@
-// What a request says about itself: changes made in the console are marked `ui`, and a tenant admin may read as a role.
+// What a request states about itself: changes made in the console are marked `ui`, and a tenant admin may read as a role.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { sql } from '../src/runtime/sql.ts';

@@ -1,5 +1,6 @@
-// What the first MCP call of a process would cost all others: the protocol's schemas, which take 50 to 70 ms in one go, are
-// made before the service listens. Contract: neighbours#fair-shares.
+// The first MCP call of a process must not delay all others: the protocol's schemas, which take 50 to 70 ms in one go, are made
+// before the service listens.
+// Contract: neighbours#fair-shares.
 import { expect, test } from 'bun:test';
 import { preloadSchemas } from '@modelcontextprotocol/server';
 import { startService } from './support/service.ts';

@@ -1,4 +1,4 @@
-// Moving in: ids that are kept, relations by a unique field, delimiters, JSON arrays, and uploads that were cut.
+// Moving in: kept ids, relations by a unique field, delimiters, JSON arrays, and interrupted uploads.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { JsonArrayReader } from '../src/records/transfer/json-array.ts';
 import { sql } from '../src/runtime/sql.ts';

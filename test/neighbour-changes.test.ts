@@ -1,5 +1,6 @@
-// A tenant that changes itself, in a loop if it likes, costs no other tenant anything: neither what processes know of the others
-// is read again, nor do the others wait for a lock. Contract: neighbours#fair-shares.
+// A tenant that changes itself, even in a loop, costs no other tenant anything: processes do not read the cached data of the
+// others again, and the others wait for no lock.
+// Contract: neighbours#fair-shares.
 import { afterAll, beforeAll, expect, spyOn, test } from 'bun:test';
 import process from 'node:process';
 import { isListedAnywhere } from '../src/access/listed-origins.ts';

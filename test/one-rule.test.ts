@@ -1,7 +1,7 @@
-// One rule everywhere: with random roles, records and changes, made by the owner and by callers with a role, while roles
-// change, every output shows the same to a caller, which is what a plain model of the contract says: lists, single reads,
-// filters, views, aggregates and exports over REST, MCP, the feed with random selections, event streams and WebSockets that
-// follow (replayed and live), and webhooks with a role. `ONE_RULE_WORLDS` says for how many tenants, `SEED` repeats a run.
+// One rule everywhere: with random roles, records and changes, made by the owner and by callers with a role, while roles change,
+// every output shows a caller the same, namely what a simple model of the contract predicts: lists, single reads, filters,
+// views, aggregates and exports over REST, MCP, the feed with random selections, event streams and WebSockets that follow
+// (replayed and live), and webhooks with a role. `ONE_RULE_WORLDS` sets the number of tenants, `SEED` repeats a run.
 // Contract: interface#role, feed#what-a-follower-sees, decisions#webhooks-for-others.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';

@@ -1,4 +1,4 @@
-// The order of lists: newest first by `createdAt`, also where ids do not tell it, without sorting the table.
+// The order of lists: newest first by `createdAt`, even where ids are in another order, without sorting the table.
 // Contract: decisions#order.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { catalogOf } from '../src/entities/catalog.ts';

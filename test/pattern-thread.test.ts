@@ -1,5 +1,5 @@
-// Costly patterns are matched and compiled in a thread: the event loop serves others meanwhile, wherever the value comes
-// from. Each pair below is the worst that the limits admit.
+// Costly patterns are matched and compiled in a thread: the event loop serves others meanwhile, wherever the value comes from.
+// Each pair of pattern and value below is the worst that the limits admit.
 // Contract: neighbours#fair-shares, neighbours#byte-budgets.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { endPatternThread, runInThread } from '../src/runtime/pattern-thread.ts';

@@ -1,6 +1,6 @@
-// What a quiet tenant suffers from busy ones, in a model: processors that all running statements share, two pools of
-// connections, and a clock of its own. The tenants that attack have their next statement ready whenever one ends. A model, since
-// on a real server the figures are those of the machine. The seed of a failed run is in its title.
+// How much a quiet tenant suffers from busy ones, in a model: processors that all running statements share, two pools of
+// connections, and its own clock. The attacking tenants have their next statement ready whenever one ends. A model is used
+// because on a real server the results depend on the machine. The seed of a failed run is in its title.
 // Contract: neighbours#fair-shares.
 import { describe, expect, test } from 'bun:test';
 import { FairQueue } from '../src/runtime/fair-queue.ts';

@@ -1,5 +1,6 @@
-// Quotas: the last use that fits succeeds and the next is refused, in any order and however many at once; what a
-// refused request did is undone. Contract: neighbours#usage-and-quotas.
+// Quotas: the last use that fits succeeds and the next is refused, in any order and with any number at once; the effects of a
+// refused request are undone.
+// Contract: neighbours#usage-and-quotas.
 import { afterAll, describe, expect, test } from 'bun:test';
 import { updateTenant } from '../src/admin/tenants.ts';
 import type { App } from '../src/app.ts';

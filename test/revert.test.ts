@@ -1,4 +1,4 @@
-// Undoing what was done in a span, or by an import. Contract: history#revert.
+// Undoing the changes of a span, or of an import. Contract: history#revert.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { inFittingParts, PartTooLarge } from '../src/history/fitting-parts.ts';
 import { bearer, everyKind, userToken } from './support/credentials.ts';

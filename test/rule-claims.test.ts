@@ -1,6 +1,6 @@
-// The queue of rule runs in the database: runs that an earlier run of their record blocks are set aside by the claims that
-// find them, and no race between claims, ends and new runs loses, delays or reorders one. On embedded Postgres, which has
-// one connection, what races on a real one takes turns.
+// The queue of rule runs in the database. Claims set aside the runs that an earlier run of the same record blocks, and no race
+// between claims, ends and new runs loses, delays or reorders a run. On embedded Postgres, which has one connection, racing
+// statements take turns.
 // Contract: decisions#rules.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';

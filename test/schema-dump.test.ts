@@ -1,5 +1,5 @@
-// The schema dumps in sql/dump are what the migrations produce, on every supported Postgres. After a new
-// migration, WRITE_SCHEMA_DUMPS=1 ./scripts/test test/schema-dump.test.ts writes them. So is what the baseline of new tenants makes.
+// The schema dumps in sql/dump are what the migrations produce, on every supported Postgres. After a new migration,
+// WRITE_SCHEMA_DUMPS=1 ./scripts/test test/schema-dump.test.ts writes them. The baseline of new tenants produces the same.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { readFile, writeFile } from 'node:fs/promises';
 import type { App } from '../src/app.ts';

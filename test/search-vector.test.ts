@@ -1,5 +1,5 @@
-// The words of a record for the search, as its statement sends them: short texts in ASCII are read by a quicker way, which finds
-// the same words as the general one, and Postgres stores the same.
+// The words of a record for the search, as the write statement sends them: short ASCII texts are read by a faster method, which
+// finds the same words as the general one, and Postgres stores the same.
 // Contract: decisions#search.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-// A user's sessions: log out, refresh, list and end sign-ins; and what ends them otherwise. Contract: browsers#sessions.
+// A user's sessions: log out, refresh, list and end sign-ins; and other events that end them. Contract: browsers#sessions.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { randomUUID } from 'node:crypto';
 import { tokensOf } from '../src/access/resolve-caller.ts';

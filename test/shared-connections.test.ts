@@ -1,5 +1,5 @@
-// The event streams that all tenants share: when they are taken, a tenant that has few still finds a place, because the
-// tenant with the most gives up its oldest stream. Few enough that each tenant's own are never taken away.
+// The event streams that all tenants share: when all are in use, a tenant that has few still gets one, because the tenant with
+// the most loses its oldest stream. A tenant's own streams are never taken away.
 // Contract: interface#limits, neighbours#fair-shares.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';

@@ -1,5 +1,5 @@
-// Request bodies that arrive a byte a second end with 408, and hold nothing that another tenant needs. Of those that nobody
-// reads, the connection is closed.
+// Request bodies that arrive a byte a second end with 408, and hold nothing that another tenant needs. If nobody reads such a
+// body, its connection is closed.
 // Contract: neighbours#byte-budgets.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { connect } from 'node:net';

@@ -1,4 +1,4 @@
-// What the limits admit does not hold the event loop: each request below is the worst of its kind.
+// Requests that the limits admit do not block the event loop: each request below is the worst of its kind.
 // Contract: neighbours#fair-shares.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { Type } from '@sinclair/typebox';

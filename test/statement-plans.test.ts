@@ -1,5 +1,5 @@
-// How connections plan prepared statements: once for any values where the statement says so, else for their values. On a
-// real server if one is installed; the connections of the embedded database share one session, which stays as it is.
+// How connections plan prepared statements: once for any values where the statement says so, else for their values. On a real
+// server if one is installed; the connections of the embedded database share one session, whose settings stay unchanged.
 // Contract: neighbours#many-tenants.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import type { Entity } from '../src/entities/field.ts';

@@ -1,4 +1,4 @@
-// What clients without a verified credential can use up: places, memory for bodies, attempts, and the queues of a tenant that
+// How much clients without a verified credential can use: places, memory for bodies, attempts, and the queues of a tenant that
 // they name. Clients are counted by network: an IPv6 address by its /64.
 // Contract: neighbours#connections, neighbours#fair-shares, decisions#lockout.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';

@@ -1,4 +1,4 @@
-// Live streams under the worst that one tenant may do: large events to many readers, some of which read nothing, and
+// Live streams under the worst load that one tenant may cause: large events to many readers, some of which read nothing, and
 // streams that open while others write. Contract: neighbours#fair-shares, decisions#events, decisions#sse.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';

@@ -1,4 +1,5 @@
-// Strict requests: unknown and repeated query parameters are refused, by name, after 401, 403 and 404 and before the body.
+// Strict requests: unknown and repeated query parameters are refused, by name, after 401, 403 and 404 and before the body is
+// checked.
 // Contract: neighbours#strict-requests.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { once } from 'node:events';

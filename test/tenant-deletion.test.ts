@@ -1,4 +1,4 @@
-// Tenants that are deleted while they are busy: what is under way ends, and nobody else notices.
+// Tenants that are deleted while they are busy: their running work ends, and no other tenant notices.
 // Contract: decisions#tenants, neighbours#fair-shares.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';

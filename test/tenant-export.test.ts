@@ -1,5 +1,5 @@
-// A tenant as one document: what it holds and what never, one moment of a tenant that is being written, and the cursor to go on
-// from. Everything through HTTP.
+// A tenant as one document: what it contains and what it never contains, a single moment of a tenant that is being written to,
+// and the cursor to continue from. Everything through HTTP.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 

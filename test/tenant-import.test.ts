@@ -1,5 +1,5 @@
-// A tenant read back from its document, and copied: everything equal, with the same ids or new ones, or nothing at all. Through
-// HTTP; what is left of a failure is looked for in the database.
+// A tenant imported from its document, and cloned: everything equal, with the same ids or new ones, or nothing at all. Through
+// HTTP; the database is checked for the remains of a failure.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { connect } from 'node:net';
 import { dropAbandoned } from '../src/portability/arriving.ts';

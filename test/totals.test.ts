@@ -1,4 +1,4 @@
-// The cache of totals: what one tenant counts leaves the totals of another.
+// The cache of totals: counting by one tenant does not evict the totals of another.
 // Contract: neighbours#fair-shares.
 import { expect, test } from 'bun:test';
 import type { App } from '../src/app.ts';

@@ -1,5 +1,5 @@
 // One request's trace over two processes, as a real OTLP receiver gets it: whichever process relays the event or makes an
-// attempt, its span continues the request's, and so does that of a retry. Contract: neighbours#who-does-what.
+// attempt, its span continues the request's trace, and so does the span of a retry. Contract: neighbours#who-does-what.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { type CollectedSpan, type Collector, startCollector } from './support/collector.ts';
 import { createEntity, fields } from './support/entities.ts';

@@ -1,7 +1,7 @@
-// Memory of the process while large records are exported, imported and changed together, on the stores of two processes:
-// the service is a process of its own. The contract's 64 MiB are missed: 50 to 95 are measured on a quiet machine, and the
-// limit here allows for a busy one. Without batches of bytes, each of these takes more than a gigabyte; without the collection of
-// garbage, some of them take 200 MiB.
+// Memory of the process while large records are exported, imported and changed together, on the stores of two processes; the
+// service is a process of its own. The contract's 64 MiB are missed: 50 to 95 are measured on a quiet machine, and the limit
+// here allows for a busy one. Without batches by bytes, each of these would take more than a gigabyte; without forced garbage
+// collection, some would take 200 MiB.
 // Contract: neighbours#byte-budgets.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { tableNameOf } from '../src/entities/field.ts';

@@ -1,4 +1,4 @@
-// Imports and exports that take long obey the rights that their caller has meanwhile: each batch asks again.
+// Imports and exports that take long obey their caller's current rights: each batch checks them again.
 // Contract: decisions#changes-of-rights, decisions#import, decisions#export, portability#export, portability#import.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';

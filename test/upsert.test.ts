@@ -1,4 +1,4 @@
-// Upserts: single, in bulk, and by import. What they turn into is compared with the plain operation.
+// Upserts: single, in bulk, and by import. Each is compared with the plain operation that it becomes.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newEntity } from './support/entities.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';

@@ -1,5 +1,5 @@
-// Usage and quotas while processes are killed in the middle of writes: against a model of what was confirmed, nothing is
-// counted twice, what is lost is of a killed process's last 10 seconds, and a quota of records holds to the record.
+// Usage and quotas while processes are killed in the middle of writes, against a model of the confirmed writes: nothing is
+// counted twice, only the last 10 seconds of a killed process are lost, and a quota of records holds exactly.
 // Contract: neighbours#usage-and-quotas.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-// What owners have used lately, against sums over all that was used. Contract: neighbours#fair-shares.
+// How much time owners have used lately, compared with sums over all their use. Contract: neighbours#fair-shares.
 import { describe, expect, test } from 'bun:test';
 import { UsedTime } from '../src/runtime/used-time.ts';
 import { seededRandom } from './support/random.ts';

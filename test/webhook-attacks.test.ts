@@ -1,5 +1,5 @@
-// What receivers and tenants try with webhooks: huge answers, redirects, secrets that change under way, replays at once, of what
-// is deleted and over the death of a process, many subscriptions with costly filters.
+// Attacks by receivers and tenants on webhooks: huge responses, redirects, secrets that change meanwhile, concurrent replays,
+// replays of deleted records and across the death of a process, many subscriptions with costly filters.
 // Contract: decisions#webhook-requests, decisions#replay, neighbours#fair-shares.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { createHmac } from 'node:crypto';

@@ -1,5 +1,5 @@
-// Webhooks that can be handed to somebody else: as a role sees the records, of some records, with some fields, of all
-// entities; secrets that overlap, and tests that are marked. Contract: decisions#webhooks-for-others.
+// Webhooks that can be handed to somebody else: records as a role sees them, some records, some fields, all entities; secrets
+// that overlap, and tests that are marked. Contract: decisions#webhooks-for-others.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { createHmac } from 'node:crypto';
 import process from 'node:process';

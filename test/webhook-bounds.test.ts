@@ -1,5 +1,5 @@
-// What a tenant with many subscriptions or large records can ask of one statement: the deliveries that a change creates
-// and the bodies that a claim reads are bounded. Contract: neighbours#fair-shares, decisions#deliveries.
+// How much work a tenant with many subscriptions or large records can cause in one statement: the deliveries that a change
+// creates and the bodies that a claim reads are bounded. Contract: neighbours#fair-shares, decisions#deliveries.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { type Sql, sql } from '../src/runtime/sql.ts';

@@ -1,4 +1,4 @@
-// How a webhook subscription fares: its health, the log of attempts, and what makes the service give up a delivery or a
+// The state of a webhook subscription: its health, the log of attempts, and when the service gives up a delivery or a
 // subscription. Contract: decisions#health-of-subscriptions, decisions#deliveries.
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';

@@ -1,5 +1,5 @@
-// Changes that cannot be judged, because a condition no longer fits: they wait, the subscription says so, and once it fits again
-// they are sent in their order. Roles that are narrowed, widened, missing. Contract: decisions#webhooks-for-others.
+// Changes that cannot be judged because a condition no longer fits: they wait, the subscription reports it, and once it fits
+// again they are sent in order. Roles that are narrowed, widened, missing. Contract: decisions#webhooks-for-others.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import { HELD, HELD_MS, HeldDeliveries } from '../src/webhooks/dispatch/held.ts';

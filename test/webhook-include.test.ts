@@ -1,5 +1,6 @@
-// What a subscription sends besides the record: the record before an update, within what its role may see, and the cursor after
-// the change, from which the feed goes on. Contract: decisions#webhooks-for-others.
+// What a subscription can send besides the record: the record before an update, within what its role may see, and the cursor
+// after the change, from which the feed continues.
+// Contract: decisions#webhooks-for-others.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';

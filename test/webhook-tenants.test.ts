@@ -1,5 +1,6 @@
-// The tenant of a delivery is a second wall beside its subscription: rows of another tenant under a subscription's id, which
-// nothing makes, are neither shown nor sent nor changed. Contract: decisions#deliveries.
+// The tenant of a delivery is a second barrier beside its subscription: rows of another tenant under a subscription's id, which
+// no code creates, are neither shown nor sent nor changed.
+// Contract: decisions#deliveries.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { newId } from '../src/runtime/ids.ts';
 import { sql } from '../src/runtime/sql.ts';

@@ -1,5 +1,5 @@
 // The requests of webhooks on their connections, against receivers that speak raw TCP: what is sent and to whom, and when a
-// connection is used again. Receivers within the service are in webhook-delivery and hostile-receivers.
+// connection is reused. Receivers within the service are in webhook-delivery and hostile-receivers.
 // Contract: decisions#webhook-requests.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';

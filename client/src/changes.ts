@@ -1,5 +1,5 @@
-// The feed of changes as a sequence without an end: read by long polls, resumed after every failure that can pass, nothing
-// missed and nothing twice. What cannot pass (a lost right, a cursor that is too old) ends it with an `ApiError`.
+// The feed of changes as an endless sequence, read by long polls. It resumes after every temporary failure, and misses or
+// repeats nothing. A permanent failure (a lost right, a cursor that is too old) ends it with an `ApiError`.
 // Contract: feed#the-feed, feed#guarantee, feed#long-polls.
 import type { NameOf, Stored } from './schema.ts';
 import type { CallOptions, Transport } from './transport.ts';
@@ -7,36 +7,42 @@ import type { CallOptions, Transport } from './transport.ts';
 export type RecordEventType = 'record.created' | 'record.updated' | 'record.deleted' | 'record.entered' | 'record.left';
 
 export interface ChangeOptionsOf<Name extends string> extends CallOptions {
-  /** A cursor: of a page of records, of a change, or as `onCursor` gave it; missing: from now; `earliest`: all that is kept. */
+  /**
+   * A cursor, from a page of records, from a change, or from `onCursor`. Default: from now on. `earliest`: everything that is
+   * kept.
+   */
   since?: string;
-  /** Missing: all. */
+  /** Default: all entities. */
   entities?: readonly Name[];
   events?: readonly RecordEventType[];
   /** A condition on the fields of one entity. */
   filters?: string;
   /** The slug of a view, whose entity and conditions apply. */
   view?: string;
-  /** Shows updates that move a record in or out of what is followed as `record.entered` and `record.left`. */
+  /** Shows updates that move a record in or out of the selection as `record.entered` and `record.left`. */
   transitions?: boolean;
 }
 
 export interface FollowOptions<Name extends string> extends ChangeOptionsOf<Name> {
-  /** Changes of one request, 1 to 1,000; default 100. */
+  /** The most changes of one request, 1 to 1,000; default 100. */
   limit?: number;
   /** Seconds that a request waits for a change, 0 to 30; default 20. */
   wait?: number;
-  /** Where to go on, whenever everything before it has been taken: also when there was no change. First of all the beginning. */
+  /**
+   * Called with the cursor to continue from, whenever everything before it has been taken, even if there was no change. The
+   * first call has the cursor of the beginning.
+   */
   onCursor?: (cursor: string) => void;
 }
 
 interface About {
-  /** Where to go on after this change. */
+  /** The cursor to continue from after this change. */
   cursor: string;
   id: string;
-  /** ISO 8601. */
+  /** The time of the change, in ISO 8601. */
   at: string;
   triggered_by: string;
-  /** The id of who made it; null for the service itself. */
+  /** The id of the user or credential that made the change; null for the service itself. */
   actor: string | null;
 }
 
@@ -47,7 +53,7 @@ type RecordChange<Schema> = {
     ) & { erased?: { at: string; by: string | null } };
 }[NameOf<Schema>];
 
-/** What was read before may no longer hold: read again. */
+/** Earlier reads may be outdated: read again. */
 type Invalidation = About & { record_id: null; version: null } & (
     | { event: 'definition.changed'; entity: string; data: { entity: string } }
     | { event: 'rights.changed'; entity: null; data: object }
@@ -63,10 +69,10 @@ interface ChangesPage<Schema> {
 
 const FEED = '/api/changes';
 const WAIT_S = 20;
-/** How long after the wait an answer may take. */
+/** How long a response may take after the end of the wait. */
 const SPARE_MS = 30_000;
 
-/** A cursor from which nothing is missed that happens from now on. */
+/** A cursor that misses nothing from now on. */
 export async function cursorNow(transport: Transport, signal: AbortSignal | undefined): Promise<string> {
   const answer = await transport.request<{ nextCursor: string }>('GET', FEED, {
     signal,

@@ -1,6 +1,7 @@
-// The client of the Tenant Data Service: records and views typed by an entity map, changes and live events that resume by
-// themselves, webhooks verified, and any other route by `request` and `fetch`. Runs in browsers, Bun, Deno and Node.js.
-// Failures: `ApiError`, `ConnectionError`, or the reason of the AbortSignal that was given.
+// The client of the Tenant Data Service: records and views typed by an entity map, changes and live events that resume
+// automatically, verification of webhooks, and any other route by `request` and `fetch`. Runs in browsers, Bun, Deno and
+// Node.js.
+// Failures: `ApiError`, `ConnectionError`, or the reason of the given AbortSignal.
 import { type Change, type FollowOptions, followChanges } from './changes.ts';
 import { type LiveEvent, type LiveOptions, liveEvents } from './live.ts';
 import { type AllCalls, type Reads, type Records, readsOf, recordsOf } from './records.ts';
@@ -50,7 +51,7 @@ export type {
 } from './transport.ts';
 export { verifyWebhook, type WebhookEvent, type WebhookHeaders } from './webhook.ts';
 
-/** A view's definition, as GET /api/views has it; all conditions apply. */
+/** A view's definition, as GET /api/views returns it; all conditions apply. */
 export interface View {
   id: string;
   entitySlug: string;
@@ -67,19 +68,19 @@ export interface Client<Schema> {
   records<Name extends NameOf<Schema>>(entity: Name): Records<Schema, Name>;
   /** The views that the credential may read. */
   views(options?: CallOptions): Promise<View[]>;
-  /** The records of a view; name its entity to have their types: `client.view<"deals">("won-deals")`. */
+  /** The records of a view; name its entity to get their types: `client.view<"deals">("won-deals")`. */
   view<Name extends NameOf<Schema>>(slug: string): Reads<Schema, Name>;
-  /** The committed changes, without an end. It resumes by itself; a loop that is left, or the signal, ends it. */
+  /** The committed changes, as an endless sequence that resumes automatically. Leaving the loop, or the signal, ends it. */
   changes(options?: FollowOptions<NameOf<Schema>>): AsyncGenerator<Change<Schema>, void, undefined>;
-  /** Live events, without an end, over an event stream or a WebSocket. It resumes by itself. */
+  /** Live events over an event stream or a WebSocket, as an endless sequence that resumes automatically. */
   live(options?: LiveOptions<NameOf<Schema>>): AsyncGenerator<LiveEvent<Schema>, void, undefined>;
-  /** Any route that answers JSON. */
+  /** Calls any route that returns JSON. */
   request<T = unknown>(method: string, path: string, options?: RequestOptions): Promise<Answer<T>>;
-  /** Any route, as a response whose body is not read yet; throws unless its status is a success or 304. */
+  /** Calls any route, and returns a response whose body is not read yet. Throws unless the status is a success or 304. */
   fetch(method: string, path: string, options?: RequestOptions): Promise<Response>;
 }
 
-/** A client of the entities in `Schema`. It connects to nothing until it is used. */
+/** A client for the entities in `Schema`. It connects only when it is used. */
 export function createClient<Schema extends EntityMap<Schema> = AnySchema>(options: ClientOptions): Client<Schema> {
   const transport = new Transport(options);
   return {

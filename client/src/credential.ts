@@ -1,5 +1,5 @@
-// Which header carries a credential: each kind is known by its form. Keys, tokens and sessions go as bearers, so that no
-// redirection can take them along; the secrets of the platform have headers of their own.
+// Chooses the header for a credential: each kind has a known form. Keys, tokens and sessions are sent as bearer tokens, so that
+// no redirection can forward them; the secrets of the platform have their own headers.
 // Contract: interface#authentication.
 
 /** A key, token or session; the super-admin secret is any other text. */
@@ -8,7 +8,7 @@ export type Credential =
   /** The super-admin secret; with an admin key for the routes about admin keys. */
   | { adminSecret: string; adminKey?: string };
 
-/** A function is asked before each request, so that it can refresh a token; after a 401 it is asked once more. */
+/** A function is called before each request, so that it can refresh a token; after a 401 it is called once more. */
 export type CredentialSource = Credential | (() => Credential | Promise<Credential>);
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -29,7 +29,7 @@ export function credentialHeaders(credential: Credential | undefined): Record<st
   return isToken ? { Authorization: `Bearer ${credential}` } : { 'X-Admin-Secret': credential };
 }
 
-/** Whether the credential opens an event stream itself; the others get a ticket first. */
+/** Whether the credential can open an event stream itself; for the others, the client gets a ticket first. */
 export function opensStreams(credential: Credential | undefined): boolean {
   return typeof credential === 'string' && /^svc_(ak|pkey)_/.test(credential);
 }

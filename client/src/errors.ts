@@ -1,8 +1,8 @@
-// What a call can end with besides its data: an answer of the service that refuses it, or no usable answer at all. A call
-// that its caller cancels ends with the reason of the AbortSignal instead. The message of each can be shown to a person.
+// The errors of a call: a response of the service that refuses it, or no usable response at all. A call that its caller cancels
+// ends with the reason of the AbortSignal instead. Every message can be shown to a person.
 // Contract: interface#errors, decisions#errors.
 
-/** The codes of the service's errors; `INVALID_RESPONSE` for an answer that is not the service's, such as a proxy's page. */
+/** The codes of the service's errors; `INVALID_RESPONSE` for a response that is not from the service, such as a proxy's page. */
 export type ErrorCode =
   | 'VALIDATION_ERROR'
   | 'BUSINESS_RULE_ERROR'
@@ -25,7 +25,7 @@ export type ErrorCode =
   // Codes that a later service may add.
   | (string & {});
 
-/** One fault of a request, with the path of the member at fault. */
+/** One problem of a request, with the path of the member at fault. */
 export interface Problem {
   path: string;
   message: string;
@@ -41,17 +41,17 @@ export interface ApiErrorInfo {
   retryAfterMs?: number | null;
 }
 
-/** An answer that refuses the call, or that is not the service's. */
+/** A response that refuses the call, or that is not from the service. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
   /** The HTTP status. */
   readonly status: number;
   readonly code: ErrorCode;
-  /** Each fault of the request; empty where there is nothing to name. */
+  /** Each problem of the request; empty where none is named. */
   readonly details: readonly Problem[];
   /** The id under which the service logged the request. */
   readonly requestId: string | null;
-  /** How long the service asks to wait before another try; null without a wish. */
+  /** How long the service asks to wait before another try; null if it does not say. */
   readonly retryAfterMs: number | null;
 
   constructor({ status, code, message, details = [], requestId = null, retryAfterMs = null }: ApiErrorInfo) {
@@ -64,7 +64,9 @@ export class ApiError extends Error {
   }
 }
 
-/** No answer: the service cannot be reached, the connection was lost, or the time was over. `cause` has the reason. */
+/**
+ * No response: the service cannot be reached, the connection was lost, or the time limit was exceeded. `cause` has the reason.
+ */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError';
 }
@@ -99,7 +101,7 @@ export function parsed(text: string): unknown {
   }
 }
 
-/** Milliseconds; the header has seconds or a date. */
+/** The wait in milliseconds; the header has seconds or a date. */
 function retryAfterOf(headers: Headers): number | null {
   const value = headers.get('retry-after')?.trim();
   if (!value) return null;

@@ -1,7 +1,7 @@
-// Events of the tenant as they are committed, as a sequence without an end, over an event stream or a WebSocket. After every
-// end of the connection it goes on from the last event that was taken: nothing missed and nothing twice. Records come as the
-// channel sends them; for whole records and a longer memory use the feed.
-// Failures: what cannot pass ends it with an `ApiError`.
+// Events of the tenant as they are committed, as an endless sequence over an event stream or a WebSocket. When the connection
+// ends, a new one continues after the last event that was taken, and misses or repeats nothing. Records come as the channel
+// sends them; for whole records and older changes use the feed.
+// Failures: a permanent failure ends it with an `ApiError`.
 import { type ChangeOptionsOf, cursorNow, type RecordEventType } from './changes.ts';
 import type { Connect } from './connection.ts';
 import { ApiError, ConnectionError } from './errors.ts';
@@ -14,15 +14,15 @@ import { backOffMs, pause } from './waiting.ts';
 export interface LiveOptions<Name extends string> extends ChangeOptionsOf<Name> {
   /** Default: `sse`, an event stream. A WebSocket needs the names of 1 to 10 entities. */
   transport?: 'sse' | 'websocket';
-  /** A connection that says nothing for so long is given up, in milliseconds; default 60,000. */
+  /** A connection that is silent for this long is given up, in milliseconds; default 60,000. */
   silenceMs?: number;
-  /** Every later event is delivered: also called after each new connection. */
+  /** Called when every later event will be delivered, after each new connection too. */
   onOpen?: () => void;
-  /** The connection is lost, and the next is tried after a pause. */
+  /** Called when the connection is lost; the next one is tried after a pause. */
   onRetry?: (retry: Retry) => void;
 }
 
-/** An event of a record; `data` has the own fields of the record that the credential may see. */
+/** An event of a record; `data` has the record's own fields that the credential may see. */
 type RecordEvent<Schema> = {
   [Name in NameOf<Schema>]: { cursor: string; entity: Name; record_id: string } & (
     | {
@@ -60,7 +60,7 @@ export async function* liveEvents<Schema>(
   const { signal, entities = [] } = selection;
   const isSocket = channel === 'websocket';
   if (isSocket && entities.length === 0) throw new TypeError('a WebSocket needs `entities`');
-  // From a cursor in any case: what happens while a connection is made anew is in between.
+  // Always starts from a cursor, so that events during a reconnection are not missed.
   const start = since || (await cursorNow(transport, signal));
   const cursors = new Map(isSocket ? entities.map((name) => [name, start]) : [['', start]]);
   const connect: Connect = isSocket ? socketEvents : streamEvents;

@@ -1,5 +1,5 @@
-// Lists and single records as the service answers them, and the ETags that came with records. ETags are kept beside the
-// records, which stay plain: `etagOf` finds the one with which an object came.
+// Lists and single records as the service returns them, and the ETags that came with records. ETags are stored beside the
+// records, which stay plain objects: `etagOf` finds the ETag with which an object came.
 // Contract: decisions#conditional-requests.
 import type { ListOptions, Page } from './record-types.ts';
 import type { Answer, QueryValue } from './transport.ts';
@@ -9,8 +9,8 @@ export type PageBody = Omit<Page<object>, 'changesCursor'>;
 const etags = new WeakMap<object, string>();
 
 /**
- * The ETag with which this very object came: of `get`, `create`, `update`, `upsert`, or of a list with `with: ["etags"]`.
- * Throws for any other object, such as a copy, so that no write loses its condition unnoticed.
+ * The ETag with which this very object came: from `get`, `create`, `update`, `upsert`, or from a list with `with: ["etags"]`.
+ * Throws for any other object, such as a copy, so that no write silently loses its condition.
  */
 export function etagOf(record: object): string {
   const etag = etags.get(record);

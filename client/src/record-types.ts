@@ -1,12 +1,12 @@
-// The options and answers of calls about records. Numbers are those of the service: 20 records a page, at most 100; 1,000
-// operations of a bulk call. Names are those of the parameters and members in the contract.
+// The options and results of calls about records. The limits are those of the service: 20 records a page by default, at most
+// 100; 1,000 operations in a bulk call. Names are those of the parameters and members in the contract.
 // Contract: interface#records, decisions#lists, decisions#bulk, decisions#import.
 import type { Problem } from './errors.ts';
 import type { CallOptions, DryRun } from './transport.ts';
 
 export type SortKey<Key extends string> = Key | `-${Key}`;
 
-/** What selects records, in lists, views, exports and aggregates. */
+/** The selection of records, in lists, views, exports and aggregates. */
 export interface Selection {
   /** A condition, such as: status = "open" AND amount > 10 */
   filters?: string;
@@ -17,7 +17,7 @@ export interface Selection {
 export interface ReadOptions<Key extends string = string, IsResolved extends boolean = boolean> extends CallOptions {
   /** Only these fields; the system fields always come too. */
   fields?: readonly Key[];
-  /** Relations as records in place of ids. */
+  /** Whether relations are records in place of ids. */
   resolve?: IsResolved;
   /** Levels of relations to resolve, with `resolve`; default 1. */
   resolveDepth?: 1 | 2;
@@ -29,23 +29,23 @@ export interface ListOptions<
   IsResolved extends boolean = boolean,
 > extends ReadOptions<Key, IsResolved>,
     Selection {
-  /** From 1. */
+  /** The number of the page, from 1. */
   page?: number;
-  /** 1 to 100. */
+  /** Records per page, 1 to 100. */
   limit?: number;
   /** One key or several; `-` sorts descending. */
   sort?: SortKey<Sort> | readonly SortKey<Sort>[];
   /** The direction of keys without a sign. */
   order?: 'asc' | 'desc';
-  /** Empty for the first page, then `nextCursor` of the page before. */
+  /** Empty for the first page, then the `nextCursor` of the previous page. */
   cursor?: string;
   /** `none` omits the total. */
   count?: 'exact' | 'none';
-  /** Further members of the page; `etags` lets `etagOf` know the versions of its records. */
+  /** Additional members of the page; `etags` makes the ETags of its records available to `etagOf`. */
   with?: readonly ('etags' | 'nextCursor')[];
 }
 
-/** Of a walk through all pages. */
+/** The options of a walk through all pages. */
 export type WalkOptions<Sort extends string, Key extends string, IsResolved extends boolean> = Omit<
   ListOptions<Sort, Key, IsResolved>,
   'page' | 'cursor'
@@ -58,31 +58,31 @@ export interface Page<Item> {
   page: number;
   limit: number;
   totalPages: number | null;
-  /** Null at the end; missing on numbered pages, unless `with` names it. */
+  /** Null on the last page; missing on numbered pages, unless `with` names it. */
   nextCursor?: string | null;
   etags?: string[];
-  /** Where `changes` and `live` go on without missing anything; null where the credential may not follow. */
+  /** The cursor from which `changes` and `live` miss nothing; null if the credential may not follow changes. */
   changesCursor: string | null;
 }
 
-/** Asks what a write would do, without doing it. */
+/** Reports the effects of a write without making it. */
 export interface DryOptions {
   dryRun: true;
 }
 
-/** A dry run's answer: what the write would have answered, and what would have come of it. */
+/** The result of a dry run: the response that the write would have, and its effects. */
 export interface Tried<T> {
   result: T;
   dryRun: DryRun;
 }
 
 export interface CreateOptions extends CallOptions {
-  /** In place of one that the client makes; null: none, and the request is never sent again. */
+  /** Replaces the key that the client makes. Null: no key, and the request is never sent again. */
   idempotencyKey?: string | null;
 }
 
 export interface ChangeOptions extends CallOptions {
-  /** Only if the record still has this ETag (see `etagOf`): otherwise the error is PRECONDITION_FAILED. */
+  /** Writes only if the record still has this ETag (see `etagOf`); otherwise the error is PRECONDITION_FAILED. */
   etag?: string;
 }
 
@@ -94,7 +94,7 @@ export type BulkOperation<Create, Update> =
   | { op: 'upsert'; by: string; data: Create };
 
 export interface BulkOptions extends CreateOptions {
-  /** All or nothing, the default; otherwise each operation has its own result, and the request is never sent again. */
+  /** True (the default): all or nothing. False: each operation has its own result, and the request is never sent again. */
   atomic?: boolean;
 }
 
@@ -129,7 +129,7 @@ export interface AggregateOptions<Key extends string, Group extends Key> extends
   groupBy?: Group | readonly Group[];
 }
 
-/** The values grouped by, then the metrics: `count`, `sum_amount`. Exact sums of decimals are texts. */
+/** The values that the records are grouped by, then the metrics: `count`, `sum_amount`. Exact sums of decimals are texts. */
 export type AggregateRow<Group extends string> = { [Key in Group]: unknown } & {
   [metric: string]: unknown;
 };
@@ -150,23 +150,23 @@ export type ImportSource<Create> =
   | readonly Create[];
 
 export interface ImportOptions<Key extends string> extends CallOptions {
-  /** Of a file; default: `ndjson`. Values of records are sent as NDJSON. */
+  /** The format of a file; default: `ndjson`. Values of records are sent as NDJSON. */
   format?: 'csv' | 'ndjson';
-  /** A unique field: a line whose value a record has already changes that record. */
+  /** A unique field: a line whose value of it a record already has changes that record. */
   upsert?: Key;
   /** `keep`: records get the ids of the file. */
   ids?: 'keep';
-  /** Of CSV; found by itself when it is a comma, a semicolon or a tab. */
+  /** The delimiter of CSV; a comma, a semicolon or a tab is detected. */
   delimiter?: string;
 }
 
 export interface ImportReport {
   created: number;
-  /** With `upsert`. */
+  /** The number of updated records, with `upsert`. */
   updated?: number;
   refused: number;
   /** The first 1,000 refused lines; line 1 is the first of the file. */
   errors: { line: number; message: string }[];
-  /** For POST /api/changes/revert. */
+  /** The id for POST /api/changes/revert. */
   importId: string;
 }

@@ -1,5 +1,5 @@
-// The records of an entity, as calls. What can be repeated is repeated: reads, and creations and atomic bulk calls, which
-// carry an Idempotency-Key; changes and deletions of one record are not, since somebody else may have written meanwhile.
+// The records of an entity, as calls. Calls that are safe to repeat are repeated: reads, and creations and atomic bulk calls,
+// which carry an Idempotency-Key. Changes and deletions of one record are not, since somebody else may have written meanwhile.
 // Failures: those of the transport.
 import { listQuery, type PageBody, pageFrom, recordFrom } from './reading.ts';
 import type {
@@ -25,13 +25,13 @@ import type {
 import type { FieldOf, Member, NameOf, Operation, OperationsOf, Shown, Stored, SystemKey } from './schema.ts';
 import type { Answer, RequestOptions, Transport } from './transport.ts';
 
-/** Reading records: of an entity, or of a view. */
+/** The calls that read records, of an entity or of a view. */
 export interface Reads<Schema, Name extends keyof Schema> {
   /** One page. */
   list<Key extends FieldOf<Schema, Name> = FieldOf<Schema, Name>, IsResolved extends boolean = false>(
     options?: ListOptions<FieldOf<Schema, Name> | SystemKey, Key, IsResolved>,
   ): Promise<Page<Shown<Schema, Name, Key, IsResolved>>>;
-  /** All pages, each read when it is asked for: no record is repeated or left out while others change. */
+  /** All pages, each read when it is needed: no record is repeated or left out while others change. */
   pages<Key extends FieldOf<Schema, Name> = FieldOf<Schema, Name>, IsResolved extends boolean = false>(
     options?: WalkOptions<FieldOf<Schema, Name> | SystemKey, Key, IsResolved>,
   ): AsyncGenerator<Page<Shown<Schema, Name, Key, IsResolved>>, void, undefined>;
@@ -39,14 +39,14 @@ export interface Reads<Schema, Name extends keyof Schema> {
   all<Key extends FieldOf<Schema, Name> = FieldOf<Schema, Name>, IsResolved extends boolean = false>(
     options?: WalkOptions<FieldOf<Schema, Name> | SystemKey, Key, IsResolved>,
   ): AsyncGenerator<Shown<Schema, Name, Key, IsResolved>, void, undefined>;
-  /** One record; NOT_FOUND when there is none that the credential may see. */
+  /** One record; NOT_FOUND when there is none with this id that the credential may see. */
   get<Key extends FieldOf<Schema, Name> = FieldOf<Schema, Name>, IsResolved extends boolean = false>(
     id: string,
     options?: ReadOptions<Key, IsResolved>,
   ): Promise<Shown<Schema, Name, Key, IsResolved>>;
 }
 
-/** A call that can also be tried with `dryRun: true`. */
+/** A call that also supports `dryRun: true`. */
 interface CreateCall<Values, Item> {
   (values: Values, options: CreateOptions & DryOptions): Promise<Tried<Item>>;
   (values: Values, options?: CreateOptions): Promise<Item>;
@@ -83,21 +83,21 @@ export interface AllCalls<Schema, Name extends keyof Schema> extends Reads<Schem
   aggregate<Group extends FieldOf<Schema, Name> = never>(
     options: AggregateOptions<FieldOf<Schema, Name>, Group>,
   ): Promise<AggregateRow<Group>[]>;
-  /** A file of any size, as a response whose body is to be read. */
+  /** A file of any size, as a response whose body the caller reads. */
   export(options?: ExportOptions<FieldOf<Schema, Name>>): Promise<Response>;
   create: CreateCall<Member<Schema[Name], 'create'>, Stored<Schema, Name>>;
   /** Changes the given fields. */
   update: UpdateCall<Member<Schema[Name], 'update'>, Stored<Schema, Name>>;
   delete: DeleteCall;
-  /** Updates the record whose unique field has the value of `values`, or creates one. */
+  /** Updates the record whose unique field has the value in `values`, or creates one. */
   upsert: UpsertCall<Member<Schema[Name], 'create'>, Stored<Schema, Name>, FieldOf<Schema, Name>>;
   /** Up to 1,000 operations in one request. */
   bulk: BulkCall<BulkOperation<Member<Schema[Name], 'create'>, Member<Schema[Name], 'update'>>, Stored<Schema, Name>>;
-  /** Creates records from a file. It is not atomic: a cut upload keeps what was written. */
+  /** Creates records from a file. It is not atomic: an interrupted upload keeps what was written. */
   import: ImportCall<Member<Schema[Name], 'create'>, FieldOf<Schema, Name>>;
 }
 
-/** The operation that each call needs: one of these. */
+/** The operations of which each call needs one. */
 interface Needs {
   list: 'read';
   pages: 'read';
@@ -141,7 +141,7 @@ export function recordsOf<Schema, Name extends NameOf<Schema>>(
   } as unknown as AllCalls<Schema, Name>;
 }
 
-/** Of an entity or of a view, by the path of its records. */
+/** The reading calls of an entity or of a view, by the path of its records. */
 export function readsOf<Schema, Name extends NameOf<Schema>>(transport: Transport, path: string): Reads<Schema, Name> {
   const list = async (options: ListOptions = {}): Promise<Page<object>> =>
     pageFrom(await transport.request<PageBody>('GET', path, { query: listQuery(options), ...callOptions(options) }));
@@ -214,7 +214,7 @@ function writesOf(transport: Transport, path: string) {
   };
 }
 
-/** A creation can be repeated under its key; a dry run in any case. */
+/** A creation can be repeated under its key, and a dry run always. */
 function repeatable({ idempotencyKey = crypto.randomUUID(), dryRun, ...options }: WriteOptions): RequestOptions {
   if (dryRun === true) return { ...callOptions(options), query: { dryRun }, isRepeatable: true };
   const headers: Record<string, string> = idempotencyKey === null ? {} : { 'Idempotency-Key': idempotencyKey };

@@ -1,15 +1,15 @@
-// Writes the entity map of `createClient` from definitions of entities: one interface for records, creations and changes of
-// each, and `Schema`, which names them. The command line and MCP's generated client have their types from here.
-// Pure: the same definitions give the same text, which needs no imports.
+// Writes the entity map for `createClient` from the definitions of entities: per entity an interface for records, one for
+// creations and one for changes, and `Schema`, which names them. The command line and MCP's generated client take their types
+// from here. Pure: the same definitions give the same text, which needs no imports.
 import type { Operation } from './schema.ts';
 
-/** An entity as GET /api/entities has it. */
+/** An entity as GET /api/entities returns it. */
 export interface EntityDefinition {
   name: string;
   label?: string | null;
   description?: string | null;
   fields: readonly FieldDefinition[];
-  /** What the credential may do; missing: everything. */
+  /** The operations that the credential may use; missing: all. */
   operations?: readonly Operation[];
 }
 
@@ -20,7 +20,7 @@ export interface FieldDefinition {
   required: boolean;
   default?: unknown;
   options?: readonly string[] | null;
-  /** The entity that a relation leads to. */
+  /** The target entity of a relation. */
   entity?: string | null;
 }
 
@@ -28,7 +28,7 @@ export interface FieldDefinition {
 const SYSTEM_BEFORE = ['id: string', 'entityId: string'];
 const SYSTEM_AFTER = ['createdAt: string', 'updatedAt: string', 'createdBy: string | null', 'updatedBy: string | null'];
 
-/** The text in parts, one for each entity and the map last, to be joined by empty lines. */
+/** The text in parts, one per entity and finally the map, to be joined by empty lines. */
 export function* schemaTypes(definitions: readonly EntityDefinition[]): Generator<string, void, undefined> {
   const names = typeNamesOf(definitions.map(({ name }) => name));
   for (const definition of definitions) yield typesOf(definition, names.get(definition.name) as string);
@@ -110,7 +110,7 @@ const TYPES: Readonly<Record<string, string>> = {
 function bareType({ type, options }: FieldDefinition): string {
   if (type === 'select') return union(options ?? []);
   if (type === 'multiselect') return `(${union(options ?? [])})[]`;
-  // Texts of all kinds, dates, exact numbers, ids; a type that a later service may add is not known.
+  // Texts of all kinds, dates, exact numbers and ids are strings; a type that a later service adds is unknown.
   return TYPES[type] ?? (TEXTS.includes(type) ? 'string' : 'unknown');
 }
 
@@ -137,7 +137,10 @@ function comment(text: string | null | undefined): string {
   return text ? `  /** ${commentText(text)} */\n` : '';
 }
 
-/** The text on one line, changed so that it cannot end the comment around it, nor show other code than there is. */
+/**
+ * The text on one line, changed so that it can neither end the comment around it nor make the code look different from what it
+ * is.
+ */
 function commentText(text: string): string {
   return text.replaceAll(/\s+/g, ' ').replaceAll(INVISIBLE, '').replaceAll('*/', '* /').trim();
 }
@@ -151,5 +154,5 @@ function quoted(value: unknown): string {
   return JSON.stringify(value).replaceAll(INVISIBLE, code);
 }
 
-/** Control characters, and marks that turn the direction of writing. */
+/** Control characters, and marks that change the direction of writing. */
 const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;

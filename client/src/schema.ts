@@ -4,17 +4,17 @@
 
 export type Operation = 'create' | 'read' | 'update' | 'delete';
 
-/** What an entity map says of an entity. */
+/** The types of one entity in an entity map. */
 export interface EntityTypes {
-  /** A record in answers, with its system fields. */
+  /** A record in responses, with its system fields. */
   record: object;
   /** The values of a new record. */
   create: object;
   /** The values of a change; null clears a field. */
   update: object;
-  /** The entities that relation fields lead to, by field. */
+  /** The target entities of relation fields, by field. */
   relations?: object;
-  /** What may be done; missing: everything. */
+  /** The permitted operations; missing: all. */
   operations?: Operation;
 }
 
@@ -32,7 +32,7 @@ export interface SystemFields {
 
 export type SystemKey = keyof SystemFields;
 
-/** The map of a client without one: every name is an entity, and every member unknown. */
+/** The default map: every name is an entity, and every member is unknown. */
 export interface AnySchema {
   [name: string]: {
     record: SystemFields & { [field: string]: unknown };
@@ -52,7 +52,7 @@ export type Selected<Item, Key> = [keyof Item] extends [Key | SystemKey]
   ? Item
   : Pick<Item, Extract<keyof Item, Key | SystemKey>>;
 
-/** A record whose relations are the related records; one that may not be followed stays an id. */
+/** A record whose relations are the related records; a relation that may not be followed stays an id. */
 export type Resolved<Schema, Name extends keyof Schema> = {
   [Key in keyof Stored<Schema, Name>]: Key extends keyof Member<Schema[Name], 'relations'>
     ? Related<Stored<Schema, Name>[Key], TargetOf<Schema, Member<Schema[Name], 'relations'>[Key]>>

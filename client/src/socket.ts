@@ -1,5 +1,5 @@
 // One WebSocket, opened with a ticket, with a subscription for each entity. A WebSocket cannot be read more slowly: when too
-// much waits to be taken, it is closed, and the next one goes on from what was taken.
+// many messages wait, it is closed, and the next one continues after the last message that was taken.
 // Contract: interface#websocket, feed#resume.
 import { type ConnectOptions, type RawEvent, ticketFor } from './connection.ts';
 import { ApiError, ConnectionError, parsed } from './errors.ts';
@@ -16,7 +16,7 @@ interface SocketMessage {
 
 const WAITING_MAX = 1_000;
 const NORMAL_CLOSURE = 1_000;
-/** The statuses that REST has for what a subscription is refused for. */
+/** The statuses that REST has for the reasons to refuse a subscription. */
 const STATUSES: Readonly<Record<string, number>> = {
   invalid_message: 400,
   not_authenticated: 401,
@@ -67,7 +67,7 @@ function socketEvent({ type, entity = null, data = {} }: SocketMessage, cursor: 
   return { event: type, entity, record_id: id, data, cursor };
 }
 
-/** The messages of a socket, to be taken one by one. */
+/** The waiting messages of a socket, which are taken one by one. */
 class Inbox {
   readonly #messages: SocketMessage[] = [];
   readonly #pings: ReturnType<typeof setInterval>;
@@ -92,7 +92,7 @@ class Inbox {
     while (this.socket.readyState === CONNECTING) await this.#change();
   }
 
-  /** The next message; what came before a failure is given first. */
+  /** The next message; messages that came before a failure are returned first. */
   async next(): Promise<SocketMessage> {
     for (;;) {
       this.wanted.signal?.throwIfAborted();

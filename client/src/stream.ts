@@ -1,5 +1,5 @@
-// One connection to the event stream, read from the body of a fetch: `EventSource` sends no headers and says nothing about
-// refusals. Its reader sets the pace: the service waits for one that is slow.
+// One connection to the event stream, read from the body of a fetch: `EventSource` cannot send headers and does not report
+// refusals. The reader sets the pace: the service waits for a slow reader.
 // Contract: interface#sse, feed#resume.
 import { type ConnectOptions, type RawEvent, tenantOf, ticketFor } from './connection.ts';
 import { opensStreams } from './credential.ts';
@@ -7,7 +7,7 @@ import { ConnectionError } from './errors.ts';
 import type { Transport } from './transport.ts';
 import { Deadline } from './waiting.ts';
 
-/** The members of a message; those of an event that is not of a record stand beside `type`. */
+/** The members of a message; an event that is not of a record has its members beside `type`. */
 interface StreamMessage {
   id: string;
   type: string;
@@ -20,7 +20,7 @@ interface StreamMessage {
   message?: string;
 }
 
-/** Characters; a record has at most about a million. */
+/** The most characters of a message; a record has at most about a million. */
 const MESSAGE_MAX = 8_000_000;
 
 export async function* streamEvents(
@@ -37,7 +37,7 @@ export async function* streamEvents(
     headers: { Accept: 'text/event-stream' },
     signal: silence.signal,
     isOpen: !isDirect,
-    // The next try needs another ticket.
+    // Not repeated here, because the next try needs another ticket.
     retries: 0,
   });
   if (response.body === null) throw new ConnectionError('the event stream has no body');
@@ -58,7 +58,7 @@ function streamEvent({ type, entity = null, record_id: id = null, data, cursor, 
   return { event: type, entity, record_id: id, data: isGone ? { id } : { id, ...data?.fields }, cursor };
 }
 
-/** The messages of a stream; fails when nothing has come for `silenceMs` while one waits. */
+/** The messages of a stream; fails when nothing has come for `silenceMs` while the caller waits for one. */
 async function* messagesIn(
   body: ReadableStream<Uint8Array>,
   silence: Deadline,

@@ -1,27 +1,27 @@
-// One request to the service, and its repetition: a GET, and a write that carries an Idempotency-Key, is sent again when
-// there was no answer or the service asks to come back later. Nothing else is: it may have been done.
+// One request to the service, and its repetitions. A GET, and a write that carries an Idempotency-Key, is sent again when there
+// was no response or the service asks to come back later. Nothing else is sent again, because it may have been done.
 // Failures: `ApiError`, `ConnectionError`, or the reason of the caller's AbortSignal.
 import { type Credential, type CredentialSource, credentialHeaders, currentCredential } from './credential.ts';
 import { ApiError, ConnectionError, errorOf, invalidResponse, parsed } from './errors.ts';
 import { backOffMs, Deadline, pause } from './waiting.ts';
 
 export interface ClientOptions {
-  /** The service's address, with the path under which it is served, if there is one. */
+  /** The service's address, including the path under which it is served, if any. */
   url: string;
-  /** The slug of the tenant; can be left out with a credential that belongs to one. */
+  /** The slug of the tenant; not needed with a credential that belongs to one. */
   tenant?: string;
   credential?: CredentialSource;
   /** Sent with each request. */
   headers?: Record<string, string>;
-  /** In place of the global `fetch`. */
+  /** Replaces the global `fetch`. */
   fetch?: (url: string, init: RequestInit) => Promise<Response>;
-  /** In place of the global `WebSocket`, which Node.js has from version 22 on: for `live` with `transport: "websocket"`. */
+  /** Replaces the global `WebSocket`, which Node.js has from version 22 on: for `live` with `transport: "websocket"`. */
   WebSocket?: new (
     url: string,
   ) => WebSocketLike;
   /** How often a request that can be repeated is sent again; default 3. */
   retries?: number;
-  /** The longest time that one try takes, in milliseconds; default 60,000; 0: no limit. */
+  /** The time limit of one try, in milliseconds; default 60,000; 0: no limit. */
   timeoutMs?: number;
   /** Called before each pause. */
   onRetry?: (retry: Retry) => void;
@@ -53,40 +53,40 @@ export interface CallOptions {
 export interface RequestOptions extends CallOptions {
   /** Null and undefined are left out, lists are joined by commas, an empty text is sent. */
   query?: Record<string, QueryValue>;
-  /** Sent as JSON, but for texts, bytes and streams, which are sent as they are. */
+  /** The body: texts, bytes and streams are sent as they are, anything else as JSON. */
   body?: unknown;
   headers?: Record<string, string>;
-  /** In place of the client's; null: none. */
+  /** Replaces the client's tenant; null: none. */
   tenant?: string | null;
-  /** Without the client's credential. */
+  /** Whether to send the request without the client's credential. */
   isOpen?: boolean;
-  /** Whether the request can be sent again; default: GET, and what has an Idempotency-Key. */
+  /** Whether the request can be sent again; default: a GET, or a request with an Idempotency-Key. */
   isRepeatable?: boolean;
   retries?: number;
 }
 
-/** A JSON answer: the member `data` of the envelope, or the whole body where there is no envelope. */
+/** A JSON response: the member `data` of the envelope, or the whole body where there is no envelope. */
 export interface Answer<T> {
   data: T;
   status: number;
   headers: Headers;
-  /** Of a write with `dryRun=true`. */
+  /** The effects that a write with `dryRun=true` would have. */
   dryRun?: DryRun;
 }
 
-/** What a write would do. */
+/** The effects that a write would have. */
 export interface DryRun {
   /** Names of the rules that would run. */
   rules: string[];
   events: number;
   webhooks: number;
-  /** What would no longer work. */
+  /** Things that would no longer work. */
   breaks: { kind: 'view' | 'role' | 'rule' | 'record'; name: string; text: string; count?: number }[];
 }
 
 const RETRIES = 3;
 const TIMEOUT_MS = 60_000;
-/** Who does not follow is told of a longer wait instead of waiting. */
+/** If retries are limited, the call fails instead of waiting longer than this. */
 const WAIT_MAX_MS = 30_000;
 const BUSY = [408, 425, 429, 500, 502, 503, 504];
 
@@ -109,12 +109,12 @@ export class Transport {
     return currentCredential(this.options.credential);
   }
 
-  /** The data of a JSON answer, with status and headers. */
+  /** The data of a JSON response, with status and headers. */
   request<T>(method: string, path: string, options: RequestOptions = {}): Promise<Answer<T>> {
     return this.#repeated(method, path, options, (response) => answerOf<T>(response));
   }
 
-  /** The response as it comes, once its headers are there; its body is not under the time limit. */
+  /** The response as soon as its headers have arrived; the time limit does not apply to its body. */
   fetch(method: string, path: string, options: RequestOptions = {}): Promise<Response> {
     return this.#repeated(method, path, options, async (response) => response);
   }
@@ -140,7 +140,7 @@ export class Transport {
     }
   }
 
-  /** A credential that a function gives may have expired: after a 401 it is asked for another one. */
+  /** A credential from a function may have expired: after a 401 the function is called again. */
   async #authorized<T>(
     method: string,
     path: string,
@@ -190,7 +190,7 @@ export class Transport {
     const isJson = body !== undefined && !isRaw(body);
     return {
       method,
-      // Throws for a value that no header can have, which is no failure of the connection.
+      // Throws for an invalid header value, which is not a failure of the connection.
       headers: new Headers({
         ...(tenant ? { 'X-Tenant-ID': tenant } : {}),
         ...credentialHeaders(credential),
@@ -199,7 +199,7 @@ export class Transport {
         ...options.headers,
       }),
       ...(body === undefined ? {} : { body: isJson ? JSON.stringify(body) : (body as RequestInit['body'] & {}) }),
-      // Node.js asks for it with a body that is a stream.
+      // Node.js requires it for a body that is a stream.
       ...(isStream(body) ? { duplex: 'half' } : {}),
       signal,
       credentials: 'omit',
@@ -226,7 +226,7 @@ function isSafe(method: string, headers: Record<string, string> = {}): boolean {
   return Object.keys(headers).some((name) => name.toLowerCase() === 'idempotency-key');
 }
 
-/** Whether another try may succeed; a conflict that names a time is that of a request that is still running. */
+/** Whether another try may succeed. A conflict with a retry time means that the first request is still running. */
 export function isPassing(error: unknown): error is Error {
   if (error instanceof ConnectionError) return true;
   if (!(error instanceof ApiError)) return false;
@@ -257,7 +257,7 @@ function isStream(body: unknown): body is ReadableStream<Uint8Array> {
   return body instanceof ReadableStream;
 }
 
-/** An error of `fetch` says why in its cause. */
+/** The text of an error; an error of `fetch` has the reason in its cause. */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;

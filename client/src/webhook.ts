@@ -1,28 +1,28 @@
-// Verifies the requests of webhooks by the headers of Standard Webhooks, with Web Crypto. Of several signatures, one must be
-// of the secret: while a secret is replaced, the service signs with both.
+// Verifies the requests of webhooks by the headers of Standard Webhooks, with Web Crypto. One of several signatures must match
+// the secret: while a secret is being replaced, the service signs with both.
 // Contract: decisions#webhook-requests.
 import { ApiError } from './errors.ts';
 import type { NameOf, Stored } from './schema.ts';
 
-/** What a webhook sends. */
+/** The body that a webhook sends. */
 export type WebhookEvent<Schema> = {
   [Name in NameOf<Schema>]: {
     /** The same on every attempt: skip an id that you have already handled. */
     id: string;
     entity: Name;
     record_id: string;
-    /** ISO 8601. */
+    /** The time of the event, in ISO 8601. */
     timestamp: string;
     tenant_id: string;
-    /** With `include: ["cursor"]`: where the feed goes on. */
+    /** With `include: ["cursor"]`: the cursor from which the feed continues. */
     cursor?: string;
-    /** Of a test. */
+    /** True for a test event. */
     test?: true;
   } & (
     | {
         event: 'record.created' | 'record.updated';
         data: Stored<Schema, Name>;
-        /** With `include: ["previous"]`. */
+        /** With `include: ["previous"]`: the former values of the changed fields. */
         previous?: Partial<Stored<Schema, Name>>;
       }
     | { event: 'record.deleted'; data: { id: string } & Partial<Stored<Schema, Name>> }
@@ -38,7 +38,7 @@ const TOLERANCE_S = 300;
 export async function verifyWebhook<Schema>(
   secret: string,
   headers: WebhookHeaders,
-  /** As it came, not parsed. */
+  /** The body as it came, not parsed. */
   body: string,
   { toleranceSeconds = TOLERANCE_S }: { toleranceSeconds?: number } = {},
 ): Promise<WebhookEvent<Schema>> {
@@ -71,7 +71,7 @@ function bytesOf(text: string): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(text);
 }
 
-/** Null for what is not Base64, such as a forged signature. */
+/** The bytes; null for a text that is not Base64, such as a forged signature. */
 function decoded(text: string): Uint8Array<ArrayBuffer> | null {
   try {
     return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
