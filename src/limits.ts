@@ -70,7 +70,9 @@ export const LIMITS = {
     definitionBytesMax: 8_388_608,
     cachedBytesMax: 67_108_864,
   },
-  indexes: { perEntity: 8, fieldsPerIndex: 3 },
+  indexes: { perEntity: 8, fieldsPerIndex: 3, perTenant: 2_000 },
+  /** Locks of Postgres: of a call without being counted; of all other calls of a process together, and of its exports. */
+  locks: { uncounted: 64, calls: 3_500, exports: 1_000 },
   /** A list counts for the index advice when its statements took `ms` and its entity has this many records. */
   slowList: { ms: 50, records: 1_000 },
   /**
@@ -91,10 +93,7 @@ export const LIMITS = {
   definitionBytesMax: 65_536,
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
   indexedTextMax: 640,
-  /**
-   * An entity is small up to this many records and bytes. Its index takes about 5 ms to build, on a busy machine ten times that; writes
-   * wait meanwhile. The lock is tried `lockAttempts` times, each for `lockWaitMs`, before the index is built while writes go on.
-   */
+  /** An entity is small up to this many records and bytes: its index takes about 5 ms, and writes wait. The lock is tried `lockAttempts` times. */
   indexBuild: { smallRecords: 1_000, smallBytes: 1_048_576, lockWaitMs: 100, lockAttempts: 10 },
   /** After `graceMs` a body must arrive at `bytesPerSecond` on average; up to `wholeMax` it is checked once, when all should have arrived. */
   body: {
@@ -139,9 +138,8 @@ export const LIMITS = {
   attempts: { failuresMax: 5, windowS: 15 * 60, perAddress: 20, perAddressWindowS: 60 },
   login: { ttlS: 24 * 60 * 60 },
   /**
-   * Sessions of a user: beyond `perUser`, the session that has been unused for longest ends. Tokens can be refreshed until
-   * `refreshedForS` after the sign-in; a refreshed token ends `supersededS` later. A session has `refreshesPerMin` in fixed windows, so at
-   * most `supersededMax` of its tokens work besides the current one. `userAgentMax` is in characters.
+   * Sessions of a user: beyond `perUser`, the session that has been unused for longest ends. Tokens can be refreshed until `refreshedForS`
+   * after the sign-in; a refreshed token ends `supersededS` later. With `refreshesPerMin`, `supersededMax` of a session's tokens work.
    */
   userSession: {
     perUser: 200,

@@ -386,6 +386,38 @@ describe('texts', () => {
     expect(stallMs).toBeLessThan(STALL_MAX_MS);
   });
 
+  test('the entities of a tenant have at most 2,000 indexes in all', async () => {
+    const full = await service.tenant();
+    await createEntity(full, 'task', fields('title text', 'n integer'));
+    const add = (field: object) => full.post('/api/entities/task/fields', { type: 'text', ...field });
+    const declare = (...names: string[]) => full.patch('/api/entities/task', { indexes: [{ fields: names }] });
+    await runInSchema(
+      service,
+      full,
+      `insert into field_definitions (id, entity_id, key, slot, type, position, is_unique, is_indexed)
+        select gen_random_uuid(), id, 'k' || i, 'f9' || i, 'text', 100 + i, true, true
+        from entity_definitions, generate_series(1, ${LIMITS.indexes.perTenant / 2 - 1}) as i;
+      insert into entity_definitions (id, name, next_slot) values (gen_random_uuid(), 'other', 1);
+      update field_definitions set entity_id = (select id from entity_definitions where name = 'other') where key like 'k%'`,
+    );
+    await service.app.invalidations.publish('catalog', full.id);
+    await invalidationsReceived(service, full.id);
+    expect((await add({ key: 'both', unique: true, indexed: true })).status).toBe(201);
+    const refused = [
+      await add({ key: 'more', indexed: true }),
+      await add({ key: 'to', type: 'relation', entity: 'task' }),
+      await full.patch('/api/entities/task/fields/title', { unique: true }),
+      await declare('title', 'n'),
+      await full.post('/api/entities', { name: 'new', fields: [{ key: 'a', type: 'text', unique: true }] }),
+      await full.post('/api/entities', { name: 'new', fields: fields('a text'), indexes: [{ fields: ['a'] }] }),
+    ];
+    expect(refused.map(({ status }) => status)).toEqual(refused.map(() => 409));
+    expect(refused[0]?.body.error.message).toContain('at most 2000 indexes');
+    expect((await add({ key: 'plain' })).status).toBe(201);
+    expect((await full.patch('/api/entities/task/fields/both', { indexed: false })).status).toBe(200);
+    expect((await declare('title', 'n')).status).toBe(200);
+  });
+
   test('40,000 fields are loaded, listed many times at once, and described for MCP without a stall', async () => {
     const full = await service.tenant();
     await runInSchema(

@@ -4,13 +4,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import postgres from 'postgres';
 
+import { LIMITS } from '../src/limits.ts';
 import { createLog } from '../src/runtime/log.ts';
+import { LockRoom } from '../src/runtime/postgres/lock-room.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { forClient, forTenant } from '../src/runtime/work.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { type AnyPostgres, anyPostgres } from './support/any-postgres.ts';
-import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { type Answer, startService, type TestService, type TestTenant } from './support/service.ts';
 import { asTenant } from './support/work.ts';
 
 const log = createLog({ level: 'error' });
@@ -196,6 +198,87 @@ describe('fair shares of the connections', () => {
       expect(after.has(`svc_queue_length{queue="${queue}"}`)).toBe(true);
     }
   });
+});
+
+describe('calls whose statements lock many tables and indexes', () => {
+  const room = (): LockRoom => new LockRoom(1_000);
+  const holder = (locks: number) => ({ locks });
+
+  test('run at once as far as they fit together; what takes few locks does not count', () => {
+    const locks = room();
+    const [first, second] = [holder(600), holder(600)];
+    expect(locks.admits(first, 0)).toBe(true);
+    locks.take(first);
+    expect([locks.admits(second, 0), locks.admits(holder(64), 0)]).toEqual([false, true]);
+    locks.give(first);
+    expect(locks.admits(second, 0)).toBe(true);
+  });
+
+  test('run alone if they need more than all, and do not wait for those that came later', () => {
+    const locks = room();
+    const [small, large, later] = [holder(100), holder(5_000), holder(100)];
+    locks.take(small);
+    expect([locks.admits(large, 0), locks.admits(later, 10)]).toEqual([false, false]);
+    locks.give(small);
+    expect([locks.admits(later, 20), locks.admits(large, 20)]).toEqual([false, true]);
+    locks.take(large);
+    expect(locks.admits(later, 30)).toBe(false);
+    locks.give(large);
+    expect(locks.admits(later, 40)).toBe(true);
+  });
+
+  test('hold no place when they have stopped waiting', () => {
+    const locks = room();
+    locks.take(holder(900));
+    expect([locks.admits(holder(500), 0), locks.admits(holder(90), 50), locks.admits(holder(90), 101)]).toEqual([
+      false,
+      false,
+      true,
+    ]);
+  });
+
+  test('are few at once, so that the lock table of Postgres does not fill up for all tenants', async () => {
+    if (server === undefined) return;
+    const wide = await service.tenant();
+    const indexed = Array.from({ length: 20 }, (_, i) => ({ key: `n${i}`, type: 'integer', indexed: true }));
+    const names = Array.from({ length: 30 }, (_, i) => `target${i}`);
+    const targets = new Map<string, string>();
+    for (const name of names) {
+      expect((await wide.post('/api/entities', { name, fields: indexed })).status).toBe(201);
+      targets.set(name, (await wide.post(`/api/entities/${name}/records`, {})).body.data.id);
+    }
+    const relations = names.map((name) => ({ key: name, type: 'relation', entity: name, onDelete: 'cascade' }));
+    await wide.post('/api/entities', { name: 'hub', fields: relations });
+    const records: string[] = [];
+    for (let i = 0; i < 12; i++) records.push((await wide.post('/api/entities/hub/records', {})).body.data.id);
+    const watching = postgres(url, { max: 1, onnotice() {} });
+    const held = async (): Promise<number> => {
+      const rows = await watching`
+        select count(*)::int as n from pg_locks as l join pg_class as c on c.oid = l.relation
+        where l.granted and c.relnamespace = ${schemaOf(wide.id)}::regnamespace`;
+      return rows[0]?.n as number;
+    };
+    const locking = postgres(url, { max: 1, onnotice() {} });
+    let changing: Promise<Answer>[] = [];
+    try {
+      await locking.begin(async (tx) => {
+        await tx.unsafe(`select 1 from "${schemaOf(wide.id)}".entity_records where id = $1 for update`, [
+          targets.get('target0') as string,
+        ]);
+        const own = await held();
+        changing = records.map((id) => wide.patch(`/api/entities/hub/records/${id}`, Object.fromEntries(targets)));
+        await Bun.sleep(700);
+        const taken = (await held()) - own;
+        expect(taken).toBeGreaterThan(700);
+        expect(taken).toBeLessThanOrEqual(LIMITS.locks.calls);
+        expect((await victim.get(PATH)).status).toBe(200);
+      });
+      expect((await Promise.all(changing)).map(({ status }) => status)).toEqual(changing.map(() => 200));
+    } finally {
+      await Promise.all([watching.end(), locking.end()]);
+    }
+    expect((await wide.delete(`/api/entities/target0/records/${targets.get('target0')}`)).status).toBe(200);
+  }, 60_000);
 });
 
 describe('clients that have gone', () => {

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { SERVICE_SHARE } from '../src/runtime/fair-share.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { LongWork } from '../src/runtime/long-work.ts';
+import { LockRoom } from '../src/runtime/postgres/lock-room.ts';
 import { Pool } from '../src/runtime/postgres/pool.ts';
 import { Throttle } from '../src/runtime/throttle.ts';
 import { anyPostgres } from './support/any-postgres.ts';
@@ -97,6 +98,7 @@ describe('owners that have used more than the others, while slots are admitted i
       limitTemporary: async () => {},
       cancel: async () => {},
       onStatements() {},
+      locks: new LockRoom(1),
       log,
       long: { admitted: () => 0, delayMs: () => 0, throttle, work: new LongWork(1, 1) },
     });

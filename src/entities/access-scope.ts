@@ -11,6 +11,7 @@ import { parseExpression } from '../expression/parse.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { type Catalog, catalogOf, entityFor } from './catalog.ts';
 import type { Entity, Field } from './field.ts';
+import { noteLocks } from './locks.ts';
 
 export interface AccessScope {
   readonly entity: Entity;
@@ -45,6 +46,7 @@ export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: En
 export async function accessScopeFor(app: App, caller: TenantCaller, entityName: string): Promise<AccessScope> {
   const entity = await entityFor(app, caller, entityName);
   const catalog = await catalogOf(app, caller.tenant);
+  noteLocks(catalog, entity);
   // Long row filters take time to parse: yield first, as lists do (records/read/list.ts).
   const way = hasRowFilter(caller, entity) ? giveWay() : undefined;
   if (way !== undefined) await way;

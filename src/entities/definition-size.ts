@@ -7,6 +7,7 @@ import { LIMITS } from '../limits.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import { jsonBytes } from '../runtime/text.ts';
 import type { Field } from './field.ts';
+import { fieldIndexCount, indexKinds } from './indexes.ts';
 
 /** An entity's fields before and after a change. */
 interface FieldsChange {
@@ -19,6 +20,8 @@ interface FieldsChange {
  * that makes them smaller is always possible.
  */
 export async function requireFieldsFit(tx: Tx, schema: string, { before, after }: FieldsChange): Promise<void> {
+  const indexesMore = fieldIndexCount(after) - fieldIndexCount(before);
+  if (indexesMore > 0) await requireIndexesFit(tx, schema, indexesMore);
   const [from, to] = [fieldsBytes(before), fieldsBytes(after)];
   if (to <= from) return;
   const { fieldBytesMax } = LIMITS.entity;
@@ -30,6 +33,24 @@ export async function requireFieldsFit(tx: Tx, schema: string, { before, after }
     );
   }
   await requireDefinitionsFit(tx, schema, to - from);
+}
+
+/**
+ * 409 when the tenant's entities would have too many indexes with `added` more: a statement locks all those of each table that it
+ * names, in a table of locks that all tenants share.
+ */
+export async function requireIndexesFit(tx: Tx, schema: string, added: number): Promise<void> {
+  const { perTenant } = LIMITS.indexes;
+  const declared = await tx.first<{ n: number }>(sql`
+    select coalesce(sum(jsonb_array_length(indexes)), 0)::int as n from ${identifier(schema, 'entity_definitions')}`);
+  const kinds = await tx.rows<Pick<Field, 'type' | 'unique' | 'indexed'> & { n: number }>(sql`
+    select type, is_unique as unique, is_indexed as indexed, count(*)::int as n
+    from ${identifier(schema, 'field_definitions')} group by 1, 2, 3`);
+  const ofFields = kinds.reduce((sum, kind) => sum + kind.n * indexKinds(kind).length, 0);
+  if (ofFields + (declared?.n ?? 0) + added <= perTenant) return;
+  throw conflict(
+    `the entities of a tenant have at most ${perTenant} indexes in all: those of unique, indexed and relation fields, and of several fields; drop some first`,
+  );
 }
 
 /** 409 when the tenant's fields and rules, with `added` bytes more, take more than a tenant may have. */

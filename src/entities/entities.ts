@@ -21,10 +21,10 @@ import { countRecords } from './backfill.ts';
 import { type Catalog, catalogOf, entityFor, insertFields, loadCatalog } from './catalog.ts';
 import { indexViews, readIndexes } from './declared-indexes.ts';
 import { type EntityView, type FieldView, type NewEntity, NewEntityNames } from './definition.ts';
-import { requireFieldsFit } from './definition-size.ts';
+import { requireFieldsFit, requireIndexesFit } from './definition-size.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
 import { definitionValues, fieldOf, readFields } from './field-input.ts';
-import { createIndex, type IndexedEntity, requiredIndexes } from './indexes.ts';
+import { createIndex, fieldIndexCount, type IndexedEntity, requiredIndexes } from './indexes.ts';
 import { matchAhead, using } from './patterns.ts';
 
 /** The entities that the caller may read. */
@@ -130,6 +130,8 @@ export async function storeFields(
   { id, fields, indexes }: Pick<Entity, 'id' | 'fields' | 'indexes'>,
 ): Promise<void> {
   await requireFieldsFit(tx, schema, { before: [], after: fields });
+  // Its own indexes of several fields are stored already.
+  if (indexes.length > 0) await requireIndexesFit(tx, schema, fieldIndexCount(fields));
   await createRecordTable(tx, schema, id, { fields, indexes, isInIdOrder: true });
   if (fields.length > 0) await insertFields(tx, schema, id, fields);
 }

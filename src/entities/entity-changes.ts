@@ -12,6 +12,7 @@ import { cleanUpInterrupted, withCleanup } from './cleanup.ts';
 import { readIndexes } from './declared-indexes.ts';
 import { EntityChange, type EntityView, type IndexInput } from './definition.ts';
 import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
+import { requireIndexesFit } from './definition-size.ts';
 import { getEntity } from './entities.ts';
 import type { DeclaredIndex, Entity } from './field.ts';
 import { buildIndexes } from './index-building.ts';
@@ -63,9 +64,12 @@ async function setNames(
 /** Replaces the entity's indexes. Resolves when the new ones are ready; if one cannot be built, nothing changes. */
 async function changeIndexes(lock: DefinitionLock, entityId: string, input: readonly IndexInput[]): Promise<void> {
   await cleanUpInterrupted(lock);
-  const { entity, wanted } = await lock.transaction(async (_, catalog) => {
+  const { entity, wanted } = await lock.transaction(async (tx, catalog) => {
     const found = existing(catalog, entityId);
-    return { entity: found, wanted: readIndexes(found.fields, input) };
+    const declared = readIndexes(found.fields, input);
+    const more = declared.length - found.indexes.length;
+    if (more > 0) await requireIndexesFit(tx, found.schema, more);
+    return { entity: found, wanted: declared };
   });
   const present = new Set(entity.indexes.map((index) => declaredName(entity, index)));
   const missing = wanted.filter((index) => !present.has(declaredName(entity, index)));

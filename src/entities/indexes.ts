@@ -68,6 +68,15 @@ export function requiredIndexes(entity: IndexedEntity): RecordIndex[] {
 }
 export type IndexedEntity = Pick<Entity, 'tableName' | 'fields' | 'indexes' | 'isInIdOrder'>;
 
+/** How many they are. */
+export function indexCount({ fields, indexes, isInIdOrder }: Omit<IndexedEntity, 'tableName'>): number {
+  return fieldIndexCount(fields) + indexes.length + (isInIdOrder ? 0 : 1);
+}
+
+export function fieldIndexCount(fields: readonly Field[]): number {
+  return fields.reduce((count, field) => count + indexKinds(field).length, 0);
+}
+
 /** A pattern of all their names, including those that an interrupted build leaves behind. */
 export const INDEX_NAMES = '_(f[0-9]+_(unique|value|members)|time|x(f[0-9]+d?|[cu][ab]d?)+)(_cc(new|old)[0-9]*)?$';
 

@@ -4,6 +4,7 @@
 import { Elysia } from 'elysia';
 import { callerNow } from '../access/authenticate.ts';
 import type { App } from '../app.ts';
+import { noteLocksOf } from '../entities/locks.ts';
 import { okBounded } from '../http/bounded-response.ts';
 import { mayFollow } from '../http/changes-cursor.ts';
 import { DRY_RUN, runOrTry } from '../http/dry-run.ts';
@@ -104,6 +105,7 @@ export function historyRoutes(app: App) {
         requireRightToRestore(caller, entityName);
         const versions = versionsFrom(request.headers.get('if-match'));
         const target = { kind: 'restore', entityName, id: id.toLowerCase() } as const;
+        await noteLocksOf(app, caller, entityName);
         return runOrTry(app, { caller, query }, (used) =>
           idempotently(used, caller, request, body, target, async (context) => {
             const { row, scope } = await restoreRecord(context, entityName, id, body, versions);

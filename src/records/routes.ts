@@ -5,6 +5,7 @@ import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
+import { noteLocksOf } from '../entities/locks.ts';
 import { okBounded } from '../http/bounded-response.ts';
 import { addChangesCursor, CHANGES_CURSOR } from '../http/changes-cursor.ts';
 import { DRY_RUN, runOrTry } from '../http/dry-run.ts';
@@ -131,12 +132,6 @@ type ReadAsOf = (
 ) => Promise<FlatRecord>;
 
 export function recordRoutes(app: App, readAsOf: ReadAsOf) {
-  const change = async ({ caller, params, query, body, request }: Change) => {
-    const versions = versionsFrom(request.headers.get('if-match'));
-    return runOrTry(app, { caller, query }, async (used) =>
-      ok(...shown(await updateRecord(autocommit(used, caller), params.entityName, params.id, body, versions))),
-    );
-  };
   return new Elysia({ name: 'records' })
     .use(guard(app))
     .get(
@@ -165,6 +160,7 @@ export function recordRoutes(app: App, readAsOf: ReadAsOf) {
       async ({ caller, params, query, body, request }) => {
         const { entityName } = params;
         const target = { kind: 'records', entityName, upsertBy: query.upsert } as const;
+        await noteLocksOf(app, caller, entityName);
         return runOrTry(app, { caller, query }, (used) =>
           idempotently(used, caller, request, body, target, async (context) =>
             create(context, entityName, query.upsert, { body, request }),
@@ -175,12 +171,12 @@ export function recordRoutes(app: App, readAsOf: ReadAsOf) {
     )
     .put(
       RECORD,
-      async ({ caller, params, query, body, request }) => change({ caller, params, query, body, request }),
+      async ({ caller, params, query, body, request }) => change(app, { caller, params, query, body, request }),
       updateRoute('replaceRecord', 'Changes the fields that are given, as PATCH does.'),
     )
     .patch(
       RECORD,
-      async ({ caller, params, query, body, request }) => change({ caller, params, query, body, request }),
+      async ({ caller, params, query, body, request }) => change(app, { caller, params, query, body, request }),
       updateRoute('updateRecord', 'Changes the fields that are given; `null` clears an optional one.'),
     )
     .delete(
@@ -189,6 +185,7 @@ export function recordRoutes(app: App, readAsOf: ReadAsOf) {
         const { entityName } = params;
         const versions = versionsFrom(request.headers.get('if-match'));
         const answer = { id: params.id.toLowerCase(), deleted: true } as const;
+        await noteLocksOf(app, caller, entityName, true);
         return runOrTry<Static<typeof DeletedRecord>>(app, { caller, query }, async (used) => {
           if (query.erase === true) {
             return ok({ ...answer, erased: await eraseRecord(used, caller, entityName, params.id, versions) });
@@ -207,6 +204,14 @@ interface Change {
   query: { dryRun?: boolean };
   body: Values;
   request: Request;
+}
+
+async function change(app: App, { caller, params, query, body, request }: Change) {
+  const versions = versionsFrom(request.headers.get('if-match'));
+  await noteLocksOf(app, caller, params.entityName);
+  return runOrTry(app, { caller, query }, async (used) =>
+    ok(...shown(await updateRecord(autocommit(used, caller), params.entityName, params.id, body, versions))),
+  );
 }
 
 /** 201, or 200 when the record was there already and has been changed. */

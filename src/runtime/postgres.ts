@@ -3,6 +3,8 @@
 // with rows, a Postgres error (code, constraint_name, column_name, detail), or 503 when the database is unavailable or too slow. The
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
+
+import { LIMITS } from '../limits.ts';
 import type { ByteBudget } from './byte-budget.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
@@ -12,6 +14,7 @@ import type { RawRow } from './postgres/connection.ts';
 import { guardAgainstLateWrites } from './postgres/failures.ts';
 import type { Lease } from './postgres/lease.ts';
 import { runUntil } from './postgres/left-statements.ts';
+import { LockRoom } from './postgres/lock-room.ts';
 import { Pool } from './postgres/pool.ts';
 import type { PoolStats } from './postgres/pool-options.ts';
 import { repeatable } from './postgres/repeatable.ts';
@@ -93,6 +96,15 @@ const SLOW_TIMEOUT_MS = 600_000;
 const IDLE_IN_TRANSACTION_MS = 60_000;
 const CLOSE_GRACE_MS = 5_000;
 
+/** The pool that cancels statements. */
+const CONTROL = {
+  name: 'control',
+  max: 1,
+  timeoutMs: CANCEL_TIMEOUT_MS,
+  shareWaitingMax: 1_000,
+  cancel: async () => {},
+};
+
 /** Connections of the pools; one share has at most half of a pool. */
 const SIZES = { requests: 8, slow: 4, streams: 8 };
 const EMBEDDED_SIZES = { requests: 4, slow: 2, streams: 4 };
@@ -113,15 +125,9 @@ export function openDatabase(options: DatabaseOptions): Database {
     onStatements,
     onStatement: options.onStatement,
     limitTemporary: temporaryLimit(log, options.temporaryMb),
+    locks: new LockRoom(LIMITS.locks.calls),
   };
-  const control = new Pool({
-    ...base,
-    name: 'control',
-    max: 1,
-    timeoutMs: CANCEL_TIMEOUT_MS,
-    shareWaitingMax: 1_000,
-    cancel: async () => {},
-  });
+  const control = new Pool({ ...base, ...CONTROL });
   const congestion = new Congestion();
   const long = limitsOf(congestion, max);
   const cancel = isEmbedded ? async () => {} : (pid: number) => cancelStatement(control, pid, log);
@@ -147,7 +153,8 @@ export function openDatabase(options: DatabaseOptions): Database {
     session: { ...base.session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
   const slow = new Pool({ ...slowOptions, long, name: 'slow work', max: slowMax });
-  const streams = new Streams(new Pool({ ...slowOptions, name: 'streams', max: streamMax }));
+  const locks = new LockRoom(LIMITS.locks.exports);
+  const streams = new Streams(new Pool({ ...slowOptions, locks, name: 'streams', max: streamMax }));
   const stopProbing = isEmbedded ? () => {} : probe(control, congestion, [fast, slow]);
   const pools = { requests: fast, slow, streams: streams.pool };
   const requests = pooledQueries(fast, transactionTimeoutMs);

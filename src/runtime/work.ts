@@ -28,6 +28,8 @@ export interface Work {
   readonly call: Call | undefined;
   /** Milliseconds that its statements have taken so far, without the wait for a connection. */
   statementMs: number;
+  /** How many locks its statements may take in one transaction, as far as it is known. */
+  locks: number;
 }
 
 /** A client's call: the work that is done before its response exists. */
@@ -47,6 +49,7 @@ const BACKGROUND = {
   trace: null,
   call: undefined,
   statementMs: 0,
+  locks: 0,
 } satisfies Partial<Work>;
 const SERVICE: Work = { tenantId: null, share: SERVICE_SHARE, ...BACKGROUND };
 const current = new AsyncLocalStorage<Work>();
@@ -80,7 +83,7 @@ export async function forClient<T>(
 ): Promise<T> {
   const share = addressShare(address);
   const call = newCall();
-  const work = { tenantId: null, share, isOperator: false, signal, isGone: false, trace, call, statementMs: 0 };
+  const work = { ...BACKGROUND, tenantId: null, share, signal, trace, call };
   try {
     return await current.run(work, run);
   } finally {
@@ -133,6 +136,12 @@ export function countFor(tenantId: string | null, isOperator: boolean): void {
   }
   work.share = tenantId;
   if (!isOperator) noteActive(tenantId);
+}
+
+/** What follows in the work may take so many locks in one transaction. The service's own work is many things. */
+export function willLock(locks: number): void {
+  const work = current.getStore();
+  if (work !== undefined && work !== SERVICE && locks > work.locks) work.locks = locks;
 }
 
 /**

@@ -6,6 +6,7 @@
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
+import { noteLocks } from '../entities/locks.ts';
 import { and } from '../expression/ast.ts';
 import { listIn } from '../records/read/list.ts';
 import type { ListInput, ReadInput } from '../records/read/parameters.ts';
@@ -19,6 +20,7 @@ import { viewFor } from './views.ts';
 async function viewScope(app: App, caller: TenantCaller, slug: string): Promise<AccessScope> {
   requireRight(caller, 'read', `view:${slug}`);
   const { view, entity, catalog } = await viewFor(app, caller, slug);
+  noteLocks(catalog, entity);
   // Parsing twenty long conditions takes 10 ms, and many requests may have arrived at once.
   const way = giveWay();
   if (way !== undefined) await way;

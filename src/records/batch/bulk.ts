@@ -6,8 +6,9 @@ import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeFor, accessScopeOf } from '../../entities/access-scope.ts';
-import { type Catalog, catalogWithin, forgetCatalog } from '../../entities/catalog.ts';
+import { type Catalog, catalogOf, catalogWithin, forgetCatalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
+import { noteLocks } from '../../entities/locks.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { TooManyDeliveries } from '../../events/publication.ts';
 import type { Envelope } from '../../http/reply.ts';
@@ -49,6 +50,11 @@ export async function admitBulk(
     throw forbidden(`no permission for these operations on ${entityName}`);
   }
   const scope = await accessScopeFor(app, caller, entityName);
+  noteLocks(
+    await catalogOf(app, caller.tenant),
+    scope.entity,
+    operations.some(({ op }) => op === 'delete'),
+  );
   const problems: Problem[] = [];
   for (const operation of operations) {
     if (operation.op !== 'upsert' || operation.fault !== undefined) continue;

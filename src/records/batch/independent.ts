@@ -6,6 +6,7 @@ import type { App } from '../../app.ts';
 import { accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, forgetCatalog } from '../../entities/catalog.ts';
 import { leaveIdOrder } from '../../entities/id-order.ts';
+import { noteLocks } from '../../entities/locks.ts';
 import { conflict, notFound, type ServiceError } from '../../errors.ts';
 import { PlaceNeeded, waitForPlace } from '../../runtime/large-calls.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
@@ -106,6 +107,7 @@ async function tryBatch<T>(
     const catalog = await catalogOf(app, caller.tenant);
     const entity = catalog.byName.get(entityName);
     if (entity === undefined) throw notFound('entity');
+    noteLocks(catalog, entity, batch.op === 'delete');
     try {
       return await applyBatch(
         autocommit(app, caller, turn),

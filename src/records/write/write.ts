@@ -5,6 +5,7 @@
 import { requireRight } from '../../access/caller.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, catalogWithin, forgetCatalog } from '../../entities/catalog.ts';
+import { noteLocks } from '../../entities/locks.ts';
 import { isSearchVectorUnchanged } from '../../entities/search-vector.ts';
 import { conflict, notFound } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
@@ -128,6 +129,7 @@ export async function attempt<T>(
     const catalog = await (tx === null ? catalogOf(app, caller.tenant) : catalogWithin(app, tx, caller.tenant));
     const entity = catalog.byName.get(entityName);
     if (entity === undefined) throw notFound('entity');
+    noteLocks(catalog, entity, operation === 'delete');
     const cascades = operation === 'delete' && entity.references.length > 0;
     const isExact = isLimited && (tries > 0 || !isProbablyFar(app, caller.tenant));
     const isLocked =

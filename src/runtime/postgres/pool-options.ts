@@ -7,6 +7,7 @@ import type { LongLimits } from '../long-work.ts';
 import type { Work } from '../work.ts';
 import type { Connection, ConnectionOptions } from './connection.ts';
 import type { Wish } from './connections.ts';
+import type { LockHolder, LockRoom } from './lock-room.ts';
 
 export interface PoolOptions extends ConnectionOptions {
   name: string;
@@ -20,6 +21,8 @@ export interface PoolOptions extends ConnectionOptions {
   cancel(pid: number): Promise<void>;
   /** Limits that several pools share, and that hold for all of them together. */
   long?: Required<Pick<LongLimits, 'admitted' | 'delayMs' | 'throttle' | 'work'>>;
+  /** For calls that take many locks; pools may share it. */
+  locks: LockRoom;
   /** Counts the time of statements that ran for a tenant. */
   onStatements(tenantId: string, ms: number): void;
   log: Log;
@@ -33,7 +36,7 @@ export interface Statement {
 }
 
 /** A call that waits for a connection. */
-export interface PoolWaiter extends Waiter {
+export interface PoolWaiter extends Waiter, LockHolder {
   /** The connection that suits it best. */
   readonly wish: Wish;
   /** The statement that it runs; undefined for several statements. */
@@ -55,5 +58,11 @@ const ignore = (): void => {};
 export function newWaiter(work: Work, wish: Wish, statement: Statement | undefined, timeoutMs: number): PoolWaiter {
   const enteredAt = Date.now();
   const expiresAt = enteredAt + timeoutMs;
-  return { work, wish, statement, enteredAt, expiresAt, connection: undefined, resolve: ignore, reject: ignore };
+  const { locks } = work;
+  return { work, wish, statement, locks, enteredAt, expiresAt, connection: undefined, resolve: ignore, reject: ignore };
+}
+
+/** Resolves when the call has a connection. */
+export function turnOf(waiter: PoolWaiter): Promise<Connection> {
+  return new Promise((resolve, reject) => Object.assign(waiter, { resolve, reject }));
 }

@@ -14,7 +14,8 @@ import { connectionLost } from './failures.ts';
 import { Lease } from './lease.ts';
 import { LongStatements, YIELDED } from './long-statements.ts';
 import { Outage } from './outage.ts';
-import { newWaiter, type PoolOptions, type PoolStats, type PoolWaiter, type Statement } from './pool-options.ts';
+import type { PoolOptions, PoolStats, PoolWaiter, Statement } from './pool-options.ts';
+import { newWaiter, turnOf } from './pool-options.ts';
 import { tooMany } from './turns.ts';
 
 const OPERATOR_CONNECTIONS = 1;
@@ -152,10 +153,11 @@ export class Pool {
     const connections = this.#connections;
     if (connections.idle === 0 || this.#queue.length === 0) return;
     const now = performance.now();
-    const { throttle } = this.#options.long ?? {};
+    const { locks, long: { throttle } = {} } = this.#options;
     let isPatient = false;
-    const postponement = ({ wish, enteredAt }: PoolWaiter, { name, running }: Share<PoolWaiter>): number => {
-      if (throttle?.isResting(name, now) !== true) {
+    const postponement = (waiter: PoolWaiter, { name, running }: Share<PoolWaiter>): number => {
+      const { wish, enteredAt } = waiter;
+      if (throttle?.isResting(name, now) !== true && locks.admits(waiter, now)) {
         if (connections.suited(wish, running, now) !== undefined) return 0;
         if (wish.only !== undefined) return Number.POSITIVE_INFINITY;
         if (Date.now() - enteredAt >= connections.patienceMs) return UNSUITED_MS;
@@ -167,6 +169,7 @@ export class Pool {
       const ticket = this.#queue.start(postponement);
       if (ticket === undefined) break;
       const waiter = ticket.item;
+      locks.take(waiter);
       waiter.connection = connections.take(waiter.wish, ticket.share.running - 1, now);
       waiter.connection.serverCache.addTenant(waiter.work.tenantId);
       waiter.resolve(waiter.connection);
@@ -186,6 +189,7 @@ export class Pool {
     const { work, statement } = ticket.item;
     const { owner, name } = ticket.share;
     this.#leases.delete(lease);
+    this.#options.locks.give(ticket.item);
     const now = performance.now();
     const heldMs = now - lease.startedAt;
     const ownMs = lease.hasYielded ? YIELDED : heldMs - (this.#options.long?.delayMs() ?? 0);
@@ -292,7 +296,3 @@ export class Pool {
     this.#grow(now);
   }
 }
-
-/** Resolves when the call has a connection. */
-const turnOf = (waiter: PoolWaiter): Promise<Connection> =>
-  new Promise((resolve, reject) => Object.assign(waiter, { resolve, reject }));
