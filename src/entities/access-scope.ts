@@ -22,6 +22,8 @@ export interface AccessScope {
   /** What the caller may name in filters and sort keys. */
   readonly names: Names;
   isVisible(field: Field): boolean;
+  /** Of tenant admins: nothing is hidden, and no change of roles will hide anything. */
+  isUnlimited: boolean;
 }
 
 /** The caller's scope of an entity; `now` fixes `$now` for the request. 403 when its row filter no longer fits the entity. */
@@ -39,6 +41,7 @@ export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: En
     rowFilter: filter === undefined ? null : parseRowFilter(catalog, caller, entity, filter, now),
     names: namesOf(catalog, caller, entity, now, isVisible, readable),
     isVisible,
+    isUnlimited: caller.rights.isUnlimited,
   };
 }
 

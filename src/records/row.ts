@@ -61,17 +61,17 @@ export function etagOf(row: { version: number }, scope: Shown, { asRole }: Pick<
   return `"${row.version}${tagOfFields(scope)}${asRole === undefined ? '' : `:${asRole}`}"`;
 }
 
-/** The entity, and the fields of it that the caller sees. */
-type Shown = Pick<AccessScope, 'entity' | 'fields'>;
+/** Whether nothing is ever hidden from the caller, and the fields that it sees. */
+type Shown = Pick<AccessScope, 'isUnlimited' | 'fields'>;
 
 const tagsOfFields = new WeakMap<Shown['fields'], string>();
 
-function tagOfFields({ entity, fields }: Shown): string {
-  if (fields === entity.fields) return '';
+function tagOfFields({ isUnlimited, fields }: Shown): string {
+  if (isUnlimited) return '';
   const known = tagsOfFields.get(fields);
   if (known !== undefined) return known;
   // The tag is made of keys, which the caller sees anyway. A tag of slots would give hidden fields away, and so would one that
-  // only restricted callers get.
+  // only callers get whose role restricts the entity.
   const keys = fields.map(({ key }) => key).join();
   const tag = `-${sha256(keys).toString('base64url').slice(0, 8)}`;
   tagsOfFields.set(fields, tag);
