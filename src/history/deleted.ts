@@ -17,19 +17,10 @@ import { receivedBudget, sized } from '../http/bounded-response.ts';
 import { parameters } from '../http/parameters.ts';
 import { nullable, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
+import { cursorColumns, readCursor, writeCursor } from '../records/read/cursor.ts';
 import { Evaluator } from '../records/read/evaluator.ts';
 import { depthOf, readProjection, selectInTurn } from '../records/read/list.ts';
-import {
-  afterCursor,
-  cursorColumns,
-  NEWEST_FIRST,
-  orderBy,
-  orderOfKeys,
-  readCursor,
-  readSort,
-  sortKey,
-  writeCursor,
-} from '../records/read/order.ts';
+import { afterCursor, NEWEST_FIRST, orderBy, orderOfKeys, readSort, sortKey } from '../records/read/order.ts';
 import { isRequested, LEGACY_FILTER, type ListInput, ListQuery } from '../records/read/parameters.ts';
 import { resolveRelations } from '../records/read/resolve.ts';
 import { RecordPageSchema, RecordSchema } from '../records/record.ts';
@@ -95,13 +86,19 @@ export async function listDeleted(
   const order = sorted === NEWEST_FIRST ? NEWEST : orderOfKeys(sorted);
   const fields = readProjection(opened, input.fields);
   const where = await conditionOf(app, caller, scope, input);
-  const after = cursor === undefined ? null : readCursor(order, cursor);
+  const deleted = deletedRows(app, caller, scope);
+  const presentOf = async (id: string) => {
+    const row = await app.db.first<Pick<DeletedRow, 'sort_values'>>(sql`
+      select ${cursorColumns(order)} as sort_values from ${deleted} where r.id = ${id}::uuid and ${where}`);
+    return row?.sort_values;
+  };
+  const after = cursor === undefined ? null : await readCursor(order, cursor, presentOf);
   const columns = fields.length < entity.fields.length ? columnsOf(fields) : RECORD_COLUMNS;
   const received = receivedBudget();
   const found = await app.db.rows<DeletedRow>(
     sql`
     select ${columns}, r.deleted_at, r.deleted_by, ${cursorColumns(order)} as sort_values
-    from ${deletedRows(app, caller, scope)}
+    from ${deleted}
     where ${where}${after === null ? EMPTY : sql` and ${afterCursor(order, after)}`}
     order by ${orderBy(order)}
     limit ${limit + 1}::bigint offset ${cursor === undefined ? (page - 1) * limit : 0}::bigint`,

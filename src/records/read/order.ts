@@ -7,7 +7,6 @@ import { type FieldRef, type Names, SYSTEM_FIELDS, type SystemKey } from '../../
 import { columnOf } from '../../expression/to-sql.ts';
 import { isOrdered } from '../../expression/value-types.ts';
 import { LIMITS } from '../../limits.ts';
-import { isUuid } from '../../runtime/ids.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
 
 export interface SortKey {
@@ -121,23 +120,10 @@ export function matchesOrder({ deciding, isIdDescending }: Order): Sql {
   return join([...parts, isIdDescending ? sql`h.id desc` : sql`h.id`], ', ');
 }
 
-/** The values for a cursor: each sort key of `r` as text. */
-export function cursorColumns({ keys }: Order): Sql {
-  return sql`array[${join(
-    keys.map(({ column }) => sql`(${column})::text`),
-    ', ',
-  )}]`;
-}
-
 /** Where a page starts: after the record with these values of the keys. */
 export interface Cursor {
   values: (string | null)[];
   id: string;
-}
-
-/** The cursor after a row: opaque to clients, valid for the same sort only. */
-export function writeCursor({ keys }: Order, values: (string | null)[], id: string): string {
-  return Buffer.from(JSON.stringify([signature(keys), values, id])).toString('base64url');
 }
 
 /** A segment of a list: a condition on `r`, and the order within. */
@@ -240,30 +226,4 @@ function laterConditions({ deciding, isIdDescending }: Order, { values, id }: Cu
 
 function boundTo({ sqlType }: SortKey, value: string | null): Sql {
   return sql`${value}::text::${raw(sqlType)}`;
-}
-
-/** Null for an empty cursor, the first page. */
-export function readCursor({ keys }: Order, text: string): Cursor | null {
-  if (text === '') return null;
-  const problem = invalidField('cursor', 'is not a cursor of this list; start again with an empty one');
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(Buffer.from(text, 'base64url').toString());
-  } catch {
-    throw problem;
-  }
-  if (!Array.isArray(parsed) || parsed.length !== 3 || parsed[0] !== signature(keys)) throw problem;
-  const [, values, id] = parsed as [string, unknown, unknown];
-  const isSound =
-    typeof id === 'string' &&
-    isUuid(id) &&
-    Array.isArray(values) &&
-    values.length === keys.length &&
-    values.every((value) => value === null || (typeof value === 'string' && !value.includes('\0')));
-  if (!isSound) throw problem;
-  return { values, id };
-}
-
-function signature(keys: readonly SortKey[]): string {
-  return keys.map(({ name, isDescending }) => `${isDescending ? '-' : '+'}${name}`).join(',');
 }

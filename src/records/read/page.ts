@@ -9,17 +9,8 @@ import { toSql } from '../../expression/to-sql.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { EMPTY, join, plannedOnce, type Sql, sql } from '../../runtime/sql.ts';
 import type { RecordRow } from '../row.ts';
-import {
-  afterCursor,
-  cursorColumns,
-  matchesColumns,
-  matchesOrder,
-  type Order,
-  orderBy,
-  readCursor,
-  type Segment,
-  segmentsOf,
-} from './order.ts';
+import { cursorColumns, readCursor } from './cursor.ts';
+import { afterCursor, matchesColumns, matchesOrder, type Order, orderBy, type Segment, segmentsOf } from './order.ts';
 import type { Serving } from './serving.ts';
 import { readShared } from './shared-read.ts';
 import { type Counters, countersOf } from './total.ts';
@@ -55,7 +46,7 @@ export async function fetchPage(
   paging: Paging,
 ): Promise<{ rows: PageRow[]; counters: Counters }> {
   const { limit, received } = paging;
-  const { after, offset, columns } = pageStart(order, paging);
+  const { after, offset, columns } = await pageStart(app, scope, where, order, paging);
   const isPlannedOnce = whole !== null && after === null;
   const segments = segmentsOf(order, scan, after, isPlannedOnce ? whole.lead : []);
   const condition = isPlannedOnce ? (whole.bounds === null ? ALL : toSql(whole.bounds, sql`r`)) : where;
@@ -85,7 +76,7 @@ export async function fetchFromMatches(
   isSearch: boolean,
 ): Promise<{ rows: PageRow[]; counters: Counters; total: number; met: number }> {
   const { table } = scope.entity;
-  const { after, offset, columns } = pageStart(order, paging);
+  const { after, offset, columns } = await pageStart(app, scope, where, order, paging);
   const picked =
     after === null
       ? sql`select h.id from matches as h order by ${matchesOrder(order)}`
@@ -112,11 +103,22 @@ export async function fetchFromMatches(
 }
 
 /** The page's start and its columns. */
-function pageStart(order: Order, { page, limit, cursor, isCursorWanted, columns: own }: Paging) {
+async function pageStart(
+  app: App,
+  { entity }: AccessScope,
+  where: Sql,
+  order: Order,
+  { page, limit, cursor, isCursorWanted, columns: own }: Paging,
+) {
   const columns = isCursorWanted ? sql`${own}, ${cursorColumns(order)} as sort_values` : own;
   if (cursor === undefined) return { after: null, offset: (page - 1) * limit, columns };
   if (page !== 1) throw invalidField('page', 'cannot be combined with a cursor');
-  return { after: readCursor(order, cursor), offset: 0, columns };
+  const after = await readCursor(order, cursor, async (id) => {
+    const row = await app.db.first<Pick<PageRow, 'sort_values'>>(sql`
+      select ${cursorColumns(order)} as sort_values from ${entity.table} as r where r.id = ${id}::uuid and ${where}`);
+    return row?.sort_values;
+  });
+  return { after, offset: 0, columns };
 }
 
 /** From this offset on, ids are selected first, so that the data of skipped rows is not read. */
