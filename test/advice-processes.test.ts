@@ -31,7 +31,7 @@ afterAll(async () => {
 
 const adviceAt = async (client: Client): Promise<Json[]> => (await client.get(`${NOTES}/advice`)).body.data;
 
-/** Resolves when the lists have been seen so often. */
+/** Resolves when the lists have been counted this many times. */
 async function seenAt(client: Client, seen: number): Promise<Json[]> {
   for (const until = Date.now() + 15_000; ; await delay(50)) {
     const advice = await adviceAt(client);
@@ -39,7 +39,7 @@ async function seenAt(client: Client, seen: number): Promise<Json[]> {
   }
 }
 
-test('slow lists of both processes add up, at both, and also those of one that stops', async () => {
+test('both processes show the sum of their slow lists, including those of a process that stops', async () => {
   // Without Redis there is only one process: nothing to test.
   if (stores.redisUrl === undefined) return;
   const [first, second] = processes as [ServiceProcess, ServiceProcess];

@@ -11,8 +11,8 @@ import type { Entity } from '../src/entities/field.ts';
 import { cleanUpOnce } from '../src/events/retention.ts';
 import { LIMITS } from '../src/limits.ts';
 import { select } from '../src/records/read/list.ts';
+import { planList } from '../src/records/read/list-plan.ts';
 import { orderBy, readSort } from '../src/records/read/order.ts';
-import { serve } from '../src/records/read/serving.ts';
 import { countSlowList, flushSlowLists } from '../src/records/read/slow-lists.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { type Tenant, tenantById } from '../src/tenants/tenants.ts';
@@ -57,7 +57,7 @@ async function entityOf(name: string, { id }: { id: string } = tenant): Promise<
   return (await catalogOf(service.app, found)).byName.get(name) as Entity;
 }
 
-/** Has the counters of an entity say that it has so many records. */
+/** Makes the counters of an entity claim this many records. */
 async function pretend(name: string, records: number): Promise<void> {
   const { id } = await entityOf(name);
   await service.app.db.rows(sql`
@@ -70,7 +70,7 @@ const adviceOn = async (name: string, of: TestTenant = tenant): Promise<Json[]> 
   return body.data;
 };
 
-/** Has each statement on the entity's records take `ms`, while requests run: a view that sleeps is in the place of its table. */
+/** Makes each statement on the entity's records take `ms` while requests run: a view that sleeps replaces its table. */
 async function slowly<T>(
   name: string,
   run: () => Promise<T>,
@@ -115,7 +115,7 @@ async function parsed(name: string, { filters, sort }: Json, of: TestTenant = te
 /** Counts a list as slow, without running it. */
 async function count(name: string, query: Json, ms = 100, of: TestTenant = tenant): Promise<void> {
   const { entity, selection, keys } = await parsed(name, query, of);
-  const serving = serve(entity, selection.condition, keys);
+  const serving = planList(entity, selection.condition, keys);
   countSlowList(service.app, entity, selection.condition, serving, ms);
 }
 
@@ -280,7 +280,7 @@ describe('an advised index', () => {
       'stage = ? AND (amount > ? OR title is null)',
       ['stage', 'due'],
     ],
-    // None of these can be read in order but by sorting, or by what there is already.
+    // These can be read in order only by sorting, or by indexes that exist already.
     [
       'stage in (open, won) AND NOT (amount > 1 AND due = 2026-01-01)',
       undefined,
@@ -306,10 +306,10 @@ describe('an advised index', () => {
       expect(declared.status, declared.text).toBe(200);
       expect(await adviceOn(name)).toEqual([]);
       const { entity, selection, keys } = await parsed(name, { filters, sort });
-      const { scan, order } = serve(entity, selection.condition, keys);
+      const { scan, order } = planList(entity, selection.condition, keys);
       expect(scan).toMatch(/^(forward|backward)$/);
       await countAndStore(name, { filters, sort });
-      // With the index and slow all the same: there is no better one.
+      // Still slow with the index: there is no better one.
       expect((await adviceOn(name)).map(({ index }) => index)).toEqual([null]);
       const plan = await service.app.db.begin(async (tx) => {
         await tx.exec('set local enable_sort = off; set local enable_seqscan = off; set local enable_bitmapscan = off');
@@ -394,7 +394,7 @@ describe('a tenant whose lists are of many combinations', () => {
     });
   }
 
-  test(`fills neither a process nor the table: ${perEntity} of an entity and ${perTenant} of the tenant in an hour, the costliest`, async () => {
+  test(`fills neither a process nor the table: the costliest ${perEntity} of an entity and ${perTenant} of the tenant are kept per hour`, async () => {
     const hostile = await service.tenant();
     const victim = await newEntity();
     const names: string[] = [];
@@ -416,10 +416,10 @@ describe('a tenant whose lists are of many combinations', () => {
     expect((await adviceOn(victim)).map(({ sort, seen }) => [sort, seen])).toEqual([['title', names.length]]);
   });
 
-  test('drops its own between two flushes, before a process drops those of all', async () => {
+  test('drops its own between two flushes, before a process drops those of all tenants', async () => {
     const hostile = await service.tenant();
     const { entity, keys } = await parsed(await newEntity(hostile), { sort: 'title' }, hostile);
-    const serving = serve(entity, null, keys);
+    const serving = planList(entity, null, keys);
     const flood = (n: number, tenantId: () => string): void => {
       for (let i = 0; i < n; i++) {
         countSlowList(service.app, { ...entity, id: crypto.randomUUID(), tenantId: tenantId() }, null, serving, slowMs);
@@ -458,7 +458,7 @@ describe('a tenant whose lists are of many combinations', () => {
     const name = await newEntity();
     await countAndStore(name, { sort: 'title' });
     const rowsOfOther = (): Promise<Json[]> => storedRows('entity_id', entity.id);
-    countSlowList(service.app, entity, null, serve(entity, null, keys), slowMs);
+    countSlowList(service.app, entity, null, planList(entity, null, keys), slowMs);
     await count(name, { sort: 'title' });
     await count(victim, { sort: 'title' });
     for (let i = 0; i < 5; i++) expect((await adviceOn(name)).map(({ seen }) => seen)).toEqual([2]);

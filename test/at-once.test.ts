@@ -133,7 +133,7 @@ describe('creations at once', () => {
     expect((await tenant.get(path)).body.data.total).toBe(40);
   });
 
-  test('those of two keys have the createdBy of their own', async () => {
+  test('creations by two keys each have the createdBy of their key', async () => {
     const path = await createEntity(tenant, 'by_whom', fields('n integer'));
     const { key } = (await tenant.post('/api/keys', { label: 'other' })).body.data;
     const headers = (n: number): Record<string, string> => (n % 2 === 0 ? {} : { 'x-api-key': key });
@@ -145,7 +145,7 @@ describe('creations at once', () => {
 });
 
 describe('changes at once', () => {
-  test('each record is answered with its own values and stored so, with one event of what it was before; some share a transaction', async () => {
+  test('each record is answered and stored with its own values, and has one event with its former values; some share a transaction', async () => {
     const { path, records } = await entityWith('changing', 60, { m: 7, title: 'a', text: 'b' });
     const bodyOf = (n: number): Json =>
       n % 3 === 0 ? { m: n } : n % 3 === 1 ? { m: null } : { m: n, title: `é "${n}" \\ 日本語`, text: null };
@@ -192,7 +192,7 @@ describe('changes at once', () => {
     expect((await tenant.get(`${path}?filters=m != null`)).body.data.total).toBe(10);
   });
 
-  test('with a webhook subscription, each has one delivery, those of one record in their order', async () => {
+  test('with a webhook subscription, each change has one delivery, and those of one record are in order', async () => {
     const path = await createEntity(tenant, 'hooked_changes', fields('n integer'));
     const created = (await Promise.all(times(20, (n) => tenant.post(path, { n })))).map(dataOf);
     const receiver = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() });
@@ -263,7 +263,7 @@ describe('deletions at once', () => {
 });
 
 describe('reads at once', () => {
-  test('each is answered with what its caller may see of its record, however large it is', async () => {
+  test('each response shows what its caller may see of its record, however large the record is', async () => {
     const path = await createEntity(tenant, 'read', fields('n integer', 'text text', 'secret text'));
     const textOf = (n: number): string => (n % 10 === 0 ? `${n} ${'x'.repeat(200_000)}` : `${n}`);
     const records = await Promise.all(
@@ -321,7 +321,7 @@ describe('lists at once', () => {
     expect((await tenant.get(path)).body.data.total).toBe(30);
   });
 
-  test('who asks after a change sees it, however many ask', async () => {
+  test('a caller that asks after a change sees it, however many ask', async () => {
     const { path } = await entityWith('followed', 0);
     const lists = times(8, async () => {
       for (let round = 0; round < 10; round++) await tenant.get(`${path}?filters=n >= 0`);
@@ -353,7 +353,7 @@ describe('lists at once', () => {
   });
 });
 
-test('a shared statement goes on while one of its clients is there, and ends when all have gone', async () => {
+test('a shared statement continues while one of its clients is connected, and ends when all have gone', async () => {
   const shared = new SharedStatements<number, { isWanted: boolean }>({ itemsMax: 10 });
   const owner = {};
   const statement = async (items: readonly number[]) => {
@@ -369,7 +369,7 @@ test('a shared statement goes on while one of its clients is there, and ends whe
       null,
       () => shared.run(owner, key, 0, statement),
     );
-  // The first two have statements of their own.
+  // The first two each have their own statement.
   const wanted = await Promise.all([here, here, gone, here, gone].map((signal) => ask('wanted', signal)));
   expect(wanted.map((result) => result?.isWanted)).toEqual([true, true, true, true, true]);
   const left = await Promise.all([here, here, gone, gone, gone].map((signal) => ask('left', signal)));

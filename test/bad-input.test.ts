@@ -253,7 +253,7 @@ const IN_CONTEXT = FRAGMENTS.flatMap((fragment) => [
   `a${fragment}b`,
 ]);
 const CORPUS = [...FRAGMENTS, ...ATTACKS, ...IN_CONTEXT];
-/** A fragment in its five contexts is tried in each input that is no condition in one or two of them. */
+/** Each fragment, in five contexts, is tried in every input except conditions, which get it in one or two contexts. */
 const PARTS = 3;
 const isTried = (text: string, input: number): boolean => {
   const at = IN_CONTEXT.indexOf(text);

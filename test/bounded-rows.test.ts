@@ -23,7 +23,7 @@ const RECORDS = '/api/entities/notes/records';
 
 const stored = (kind: StoredKind) => storedOf(service.app.db, tenant.id, kind);
 
-/** As if the tenant had stored this much more. */
+/** Makes the counters claim that the tenant has stored this much more. */
 async function addStored(kind: StoredKind, count: number, bytes: number): Promise<void> {
   await service.app.db.rows(sql`
     insert into platform.stored (tenant_id, kind, slot, n, bytes)
@@ -62,7 +62,7 @@ test('messages are counted with their bytes, whatever adds and removes them', as
   expect(before.bytes - after.bytes).toBe(200 + 'Order'.length + 2_000);
 });
 
-test('at the limit of messages those that were read make room; with none read it is 409, in words', async () => {
+test('at the limit of messages, read ones make room; if none has been read, it is 409 with the reason', async () => {
   const agent = await bot();
   const first = await messageTo(agent);
   await messageTo(agent);
@@ -112,7 +112,7 @@ test('an invitation is deleted 30 days after its end; at the limit, ended ones m
   expect(await count('invitations')).toBe(LIMITS.invitation.perTenantMax);
 });
 
-test("the codes of a tenant's admins make at most 20 tenants, with those that these tenants make", async () => {
+test("the codes of a tenant's admins make at most 20 tenants, including those that these tenants make in turn", async () => {
   const origin = await service.tenant();
   const accept = async (codeOf: Client, at: number) => {
     const { token } = (await codeOf.post('/api/invitations', {})).body.data;
@@ -132,14 +132,14 @@ test("the codes of a tenant's admins make at most 20 tenants, with those that th
     const beyond = await accept(by, 100);
     expect([beyond.status, beyond.body.error.message]).toEqual([409, expect.stringContaining('at most 20 tenants')]);
   }
-  // It is refused before its schema is made, even before the slug is looked at.
+  // It is refused before its schema is created, and even before the slug is checked.
   const taken = await accept(origin, 1);
   expect(taken.body.error.message).toContain('at most 20 tenants');
   const other = await accept(await service.tenant(), 101);
   expect(other.status).toBe(201);
 }, 60_000);
 
-test('a new password reset deletes those of the user that were used or have expired; others go after 30 days', async () => {
+test('a new password reset deletes the user’s used and expired ones; others are deleted after 30 days', async () => {
   await tenant.patch('/api/tenant', { settings: { passwordReset: true } });
   const user = { email: 'ada@acme.test', name: 'Ada', role: 'member', password: 'correct horse battery' };
   expect((await tenant.post('/api/users', user)).status).toBe(201);
@@ -231,7 +231,7 @@ test('MCP sessions are deleted when a day has passed, and by no other caller’s
   expect(await left()).toBe(0);
 });
 
-test('responses for Idempotency-Key are 409 beyond 4 GiB of a tenant; replays and requests without it go on', async () => {
+test('requests with an Idempotency-Key are 409 beyond 4 GiB of a tenant’s responses; replays and requests without a key still work', async () => {
   await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'title', type: 'text' }] });
   const create = (key: string) => tenant.post(RECORDS, { title: 'x'.repeat(1_000) }, { 'idempotency-key': key });
   expect((await create('first')).status).toBe(201);

@@ -268,7 +268,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
     expect(await one.lease('shared', 'c:1', 4, 60_000)).toBe(true);
     expect(await one.makeRoom('shared', 'b', 4, 0)).toBeNull();
     expect(await one.makeRoom('shared', 'd', 4, 0)).toBe('a:2');
-    // Ten shares that keep all that they have would leave none to an eleventh.
+    // If ten shares kept everything they have, an eleventh would get nothing.
     const members = [...'abcdefghij'].flatMap((share) => [1, 2, 3].map((at) => `${share}:${at}`));
     for (const member of members) await one.lease('crowded', member, 30, 60_000);
     expect(await one.makeRoom('crowded', 'k', 30, 4)).toBeNull();
@@ -426,7 +426,7 @@ function describeRedis(server: PrivateRedis): void {
       expect(await retryWhileDown(() => one.read(new Map([['s', '0-0']]), 60_000, 10))).toHaveLength(1);
     });
 
-    test('while Redis hangs calls fail with 503 within 5 s; after it wakes they work and subscribers get what was published, or are notified', async () => {
+    test('while Redis hangs, calls fail with 503 within 5 s; after it wakes they work, and subscribers get the published messages or are notified', async () => {
       const one = broker(server.url);
       await one.ping();
       let resets = 0;

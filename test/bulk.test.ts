@@ -263,7 +263,7 @@ describe('operations with an etag', () => {
   };
   const valuesIn = async (path: string) => (await tenant.get(`${path}?sort=n`)).body.data.items.map(({ n }: Json) => n);
 
-  test('take effect when the record still has it, all or nothing or each by itself', async () => {
+  test('take effect when the record still has it, both all or nothing and each by itself', async () => {
     const { path, ids } = await three();
     const { etags, items } = (await tenant.get(`${path}?with=etags`)).body.data;
     const operations = items.map(({ id }: Json, i: number) => ({ op: 'update', id, etag: etags[i], data: { n: 9 } }));

@@ -49,7 +49,7 @@ describe('responses', () => {
     const { text, body } = await tenant.get(list);
     const room = bytesMax - Buffer.byteLength(text);
     expect(room).toBeGreaterThan(0);
-    // The room is more than one record may still take.
+    // There is room for more than one record.
     const filled: Json[] = body.data.items.slice(-8);
     const set = async (at: number, length: number): Promise<void> => {
       const answer = await tenant.patch(`${path}/${filled[at].id}`, { body: filled[at].body + 'x'.repeat(length) });
@@ -67,7 +67,7 @@ describe('responses', () => {
     expect(refusalOf(refused)).toMatch(/16777216 bytes; ask for fewer records, fields or relations/);
   }, 60_000);
 
-  test('what a refused list would return can be read with a smaller limit, by cursor, or with fewer fields', async () => {
+  test('the records of a refused list can be read with a smaller limit, by cursor, or with fewer fields', async () => {
     expect((await tenant.get(`${path}?limit=100`)).status).toBe(400);
     const found: number[] = [];
     for (let cursor: string | null = ''; cursor !== null; ) {
@@ -122,7 +122,7 @@ describe('responses', () => {
 });
 
 describe('large calls at once', () => {
-  test('those of a tenant that has its places wait, while its small calls and other tenants go on', async () => {
+  test('the calls of a tenant that uses all its places wait, while its small calls and other tenants continue', async () => {
     tenant = await service.tenant();
     const mine = tenant;
     const path = await largeRecords(2);
@@ -156,7 +156,7 @@ describe('large calls at once', () => {
       // A large body is not parsed before.
       mine.post(path, { title: 'new', body: 'x'.repeat(LARGE) }),
     ];
-    // With the service in a process of its own, the places held here are not its places: there only the results count.
+    // If the service is another process, the places held here are not its places: then only the results count.
     const waitingMin = process.env.SERVICE_RUNTIME === 'deno' ? 0 : 5;
     await until(
       () => waitingIn('large-calls') === waitingMin,
@@ -174,7 +174,7 @@ describe('large calls at once', () => {
   }, 60_000);
 });
 
-test('a record that is read by itself counts with what its call holds while its next statement waits', async () => {
+test('a record that is read by itself counts towards what its call holds while the next statement waits', async () => {
   tenant = await service.tenant();
   const { smallBytes, bytesFrom, running } = LIMITS.largeCalls;
   const path = await largeRecords(1);
@@ -194,7 +194,7 @@ test('a record that is read by itself counts with what its call holds while its 
     tenant.post('/api/access/explain', question),
     tenant.patch(`${path}/${id}`, { title: 'changed' }),
   ];
-  // With the service in a process of its own, what is held here is not held there.
+  // If the service is another process, it does not have what is held here.
   const waitingMin = process.env.SERVICE_RUNTIME === 'deno' ? 0 : calls.length;
   await until(
     () => waitingIn('large-calls') === waitingMin,
@@ -221,7 +221,7 @@ test('large MCP messages at once do not wait for each other: a tool takes over w
   expect((await tenant.get(`${path}/${id}`)).body.data.title).toEndWith('ж');
 }, 60_000);
 
-test('small calls of a tenant hold half of what small calls may hold; further ones need a place, those of others do not', async () => {
+test('small calls of a tenant hold at most half of what all small calls may hold; further ones need a place, those of other tenants do not', async () => {
   const { smallBytes, bytesFrom, running } = LIMITS.largeCalls;
   const ended = Promise.withResolvers<void>();
   const signal = new AbortController().signal;
@@ -274,7 +274,7 @@ describe('bulk requests', () => {
 });
 
 describe('caches', () => {
-  test('a cache keeps what was used last, within its bytes; a single larger value is kept until another one is loaded', async () => {
+  test('a cache keeps the values used last, within its bytes; a single larger value is kept until another one is loaded', async () => {
     const cache = new Cache<string>(10, () => true, { max: 100, of: (value) => value.length });
     const loaded = (key: string, bytes: number) => cache.get(key, async () => 'x'.repeat(bytes));
     for (const key of ['a', 'b', 'c']) await loaded(key, 30);

@@ -5,7 +5,7 @@ import { Cache } from '../src/runtime/cache.ts';
 
 const KEY = 'tenant';
 
-/** A cache, and loads that end when they are told to. */
+/** A cache, and loads that end when the test says so. */
 function given(): { cache: Cache<string>; load: () => Promise<string>; loads: PromiseWithResolvers<string>[] } {
   const loads: PromiseWithResolvers<string>[] = [];
   const load = (): Promise<string> => {
@@ -19,7 +19,7 @@ function given(): { cache: Cache<string>; load: () => Promise<string>; loads: Pr
 const loaded = (value: string) => (): Promise<string> => Promise.resolve(value);
 const unexpected = (): Promise<string> => Promise.reject(new Error('loaded again'));
 
-/** A cache whose value somebody has asked for. */
+/** A cache in which a value has been requested. */
 async function givenUsed() {
   const made = given();
   await made.cache.get(KEY, loaded('before'));
@@ -36,7 +36,7 @@ test('while a value is loaded again, the one before is returned, and then the ne
   expect(cache.get(KEY, unexpected)).toBe('after');
 });
 
-test('what changes again while it is loaded is loaded once more, for all changes that come meanwhile', async () => {
+test('a value that changes again while it is loaded is loaded once more, for all changes that come meanwhile', async () => {
   const { cache, load, loads } = await givenUsed();
   const renewals = [1, 2, 3].map(() => cache.renew(KEY, load));
   expect(loads).toHaveLength(1);

@@ -11,7 +11,7 @@ import { type Answer, clientOf, createTenant, type TestTenant } from './support/
 import { endAll } from './support/started.ts';
 
 const RECORDS = '/api/entities/deals/records';
-/** More than what the service itself uses of them after the crash, before the first change. */
+/** More than the service itself uses between the crash and the first change. */
 const ROLLED_BACK = 600;
 
 let server: PrivatePostgres | undefined;
@@ -21,7 +21,7 @@ beforeAll(async () => {
   // On embedded defaults, no other test needs a server either.
   server = process.env.DATABASE_URL ? await privatePostgres() : undefined;
   if (server === undefined) return;
-  // Keeps what is not committed synchronously in memory until the crash.
+  // Asynchronous commits stay in memory until the crash.
   const admin = postgres(server.url, { max: 1 });
   await admin`alter system set wal_writer_delay = '10s'`;
   await admin`alter system set wal_writer_flush_after = '1GB'`;
@@ -37,7 +37,7 @@ afterAll(async () => {
   await server?.remove();
 });
 
-/** Until the service has its database again. */
+/** Resolves when the service has its database again. */
 async function eventually(run: () => Promise<Answer>): Promise<Answer> {
   for (;;) {
     const answer = await run();

@@ -42,7 +42,7 @@ afterAll(async () => {
 /** A client at one of the processes. */
 const anywhere = (): Client => clientOf(processes[below(processes.length)]?.url ?? '', { 'x-api-key': tenant.key });
 
-/** A request that a killed process may cut: it may have been carried out or not. */
+/** A request that a killed process may interrupt: it may have been carried out or not. */
 async function attempt<T>(run: () => Promise<T>): Promise<T | null> {
   try {
     return await run();
@@ -85,7 +85,7 @@ async function write(changes: number): Promise<void> {
   }
 }
 
-/** Follows until it is told that the writers have ended and nothing more comes. */
+/** Follows until the writers have ended and nothing more comes. */
 class Follower {
   readonly items: Json[] = [];
 
@@ -102,7 +102,7 @@ class Follower {
       if (answer === null || answer.status === 503) continue;
       if (answer.status !== 200) throw new Error(answer.text);
       const { items, nextCursor, hasMore } = answer.body.data;
-      // Sometimes a reader goes on from the middle of a page.
+      // Sometimes a reader continues from the middle of a page.
       const isCut = items.length > 1 && random() < 0.3;
       const kept = isCut ? items.slice(0, 1 + below(items.length - 1)) : items;
       this.items.push(...kept);
@@ -112,7 +112,7 @@ class Follower {
   }
 }
 
-/** A transaction that has its number early and commits late, again and again; on a real server only. */
+/** Repeats a transaction that draws its number early and commits late; only on a real server. */
 async function holdTransactions(hasEnded: () => boolean): Promise<void> {
   if (!process.env.DATABASE_URL) return;
   while (!hasEnded()) {
@@ -128,7 +128,7 @@ async function holdTransactions(hasEnded: () => boolean): Promise<void> {
   }
 }
 
-test(`every follower puts together what was committed (SEED=${SEED})`, async () => {
+test(`every follower assembles what was committed (SEED=${SEED})`, async () => {
   const since = (await tenant.get('/api/changes')).body.data.nextCursor;
   let hasEnded = false;
   const isOver = (): boolean => hasEnded;
@@ -139,7 +139,7 @@ test(`every follower puts together what was committed (SEED=${SEED})`, async () 
   const holding = holdTransactions(isOver);
   const writing = Promise.all(Array.from({ length: 4 }, () => write(CHANGES / 4)));
   if (processes.length > 1) {
-    // What it has acknowledged stays; the others go on.
+    // Its acknowledged changes stay, and the others continue.
     await new Promise((resolve) => setTimeout(resolve, 400));
     const [killed] = processes.splice(1, 1);
     await killed?.kill();
@@ -177,7 +177,7 @@ test(`every follower puts together what was committed (SEED=${SEED})`, async () 
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line));
   expect(stored.length).toBeGreaterThan(0);
-  // Records of the held transactions are in the feed alone.
+  // Records of the held transactions appear only in the feed.
   expect(stored.map(({ id }) => copy.get(id))).toEqual(stored);
   const selected = copyOf(moving.items);
   expect(stored.filter(({ id }) => selected.has(id))).toEqual(stored.filter(({ amount }) => amount > 9));
@@ -185,7 +185,7 @@ test(`every follower puts together what was committed (SEED=${SEED})`, async () 
   expect([...selected.keys()].filter((id) => !copy.has(id))).toEqual([]);
 }, 180_000);
 
-/** The records that a follower has put together. */
+/** The records as a follower has assembled them. */
 function copyOf(items: readonly Json[]): Map<string, Json> {
   const copy = new Map<string, Json>();
   for (const { event, record_id: id, data } of items) {

@@ -26,7 +26,7 @@ interface World {
   since: string;
 }
 
-/** A tenant, and a reader who sees of its notes those that are open, without their secrets. */
+/** A tenant, and a reader who sees only its open notes, without their secrets. */
 async function newWorld(): Promise<World> {
   const owner = await tenantWithEntities(
     service,
@@ -51,7 +51,7 @@ async function goOn({ owner }: World, count: number): Promise<void> {
   }
 }
 
-/** What a follower of the world can tell of its pages, but for ids, times and the cursors themselves. */
+/** What a follower can observe of its pages, except ids, times and the cursors themselves. */
 async function pagesOf({ reader, since }: World, query: string): Promise<Json[]> {
   const pages: Json[] = [];
   for (let [cursor, hasMore] = [since, true]; hasMore; ) {
@@ -64,7 +64,7 @@ async function pagesOf({ reader, since }: World, query: string): Promise<Json[]>
   return pages;
 }
 
-test('pages, their number and the lengths of cursors are the same, whatever goes on that one may not see', async () => {
+test('pages, their number and the lengths of cursors are the same, whatever hidden changes happen', async () => {
   const [quiet, busy] = [await newWorld(), await newWorld()];
   for (let i = 0; i < 7; i++) {
     await goOn(busy, 40);
@@ -92,7 +92,7 @@ test('pages, their number and the lengths of cursors are the same, whatever goes
   expect(first).toBe(second as number);
 });
 
-test('large values that a page does not show refuse none: neither hidden ones, nor those of deleted records', async () => {
+test('large values that a page does not show never refuse it: neither hidden values, nor those of deleted records', async () => {
   const { owner, reader, since } = await newWorld();
   const role = { permissions: { notes: ['read' as const] }, entities: { notes: { excludeFields: ['secret'] } } };
   const { name } = await addRole(service, owner, role);
@@ -197,7 +197,7 @@ test('a cursor has no readable part, no two are alike, and none can be altered',
   const read = async (): Promise<string> => (await reader.get('/api/changes')).body.data.nextCursor;
   const cursors = [await read(), await read(), await read()];
   expect(new Set(cursors).size).toBe(3);
-  // What they have in common by chance is short.
+  // Parts that are equal by chance are short.
   const [a, b] = cursors.map((cursor) => Buffer.from(cursor, 'base64url')) as [Buffer, Buffer];
   const equal = a.filter((byte, i) => byte === b[i]).length;
   expect(equal).toBeLessThan(a.length / 8);
@@ -210,7 +210,7 @@ test('a cursor has no readable part, no two are alike, and none can be altered',
   expect((await owner.get(`/api/changes?since=${spliced}`)).status).toBe(400);
 });
 
-test('the number of transactions at work shows neither in the length of a cursor nor does it change what it says', async () => {
+test('the number of running transactions changes neither the length nor the content of a cursor', async () => {
   const { owner, since } = await newWorld();
   const cursor = openCursor(service.app, { id: owner.id, settings: {} }, since);
   const { seen } = cursor.position;
@@ -227,13 +227,13 @@ test('the number of transactions at work shows neither in the length of a cursor
   expect(opened).toBe('9000000:9000100:9000000,9000003,9000006');
 });
 
-test('a long poll ends with what the caller sees, or its time, whatever else is changed meanwhile, and however much', async () => {
+test('a long poll ends with a change that the caller sees, or after its time, whatever else changes meanwhile', async () => {
   const { owner, reader, since } = await newWorld();
   const WAIT_S = 3;
   const startedAt = performance.now();
   const polled = reader.get(`/api/changes?since=${since}&wait=${WAIT_S}`);
   const { id } = await createRecord(owner, NOTES, { title: 'hidden' });
-  // More than one page looks at.
+  // More events than one page looks at.
   await service.app.db.slow.rows(sql`
     insert into platform.events (id, xid, tenant_id, entity_id, entity, record_id, type, version, data, created_at,
       updated_at, triggered_by)

@@ -67,7 +67,7 @@ async function page(client: Client, query: Record<string, string | number> = {})
   return answer.body.data;
 }
 
-/** All items after a cursor, in as many pages as it takes, and the cursor after them. */
+/** All items after a cursor, in as many pages as necessary, and the cursor after them. */
 async function follow(client: Client, since: string, query: Record<string, string | number> = {}): Promise<Page> {
   const items: Json[] = [];
   let cursor = since;
@@ -151,7 +151,7 @@ describe('a page', () => {
     expect(titles(await follow(other, 'earliest', { limit: 1 }))).toEqual(['first', 'second']);
   });
 
-  test('entities, events, filters and view select; what is not selected is passed over', async () => {
+  test('entities, events, filters and view select changes; others are skipped', async () => {
     await tenant.post('/api/views', {
       entitySlug: 'deals',
       slug: 'big',
@@ -214,7 +214,7 @@ describe('a page', () => {
     expect([...titles(first), ...titles(rest)]).toEqual(Array.from({ length: 20 }, (_, i) => `${i}`));
   }, 60_000);
 
-  test('however many changes a caller may not see, no page stalls others, and the visible ones come', async () => {
+  test('however many changes a caller may not see, no page stalls other requests, and the visible changes arrive', async () => {
     const other = await newTenant();
     const client = await withRole(service, other, {
       permissions: { '*': ['read'] },
@@ -273,7 +273,7 @@ describe('a cursor', () => {
     );
   });
 
-  test('stands in the header of every list, view, single read, aggregate and export; from it nothing is missed', async () => {
+  test('is in the header of every list, view, single read, aggregate and export; a follower from it misses nothing', async () => {
     const record = await createRecord(tenant, DEALS, { title: 'a', amount: 1 });
     await tenant.post('/api/views', { entitySlug: 'deals', slug: 'all', name: 'All' });
     const paths = [
@@ -368,7 +368,7 @@ describe('what a follower sees', () => {
     expect(titles(await follow(related, sinceRelated))).toEqual(['note']);
   });
 
-  test('a related record that has been deleted shows nothing, under NOT neither, unless something else does', async () => {
+  test('a related record that has been deleted shows nothing, not even under NOT, unless another condition does', async () => {
     const other = await newTenant();
     const relation = { key: 'deal', type: 'relation', entity: 'deals', onDelete: 'cascade' };
     await other.post('/api/entities', { name: 'notes', fields: [relation, { key: 'title', type: 'text' }] });
@@ -487,7 +487,7 @@ describe('what a follower sees', () => {
   });
 });
 
-test('what a row filter decided before its hidden field got another type is not shown: its followers read again', async () => {
+test('changes that a row filter judged before its hidden field got another type are not shown: followers read again', async () => {
   const other = await newTenant();
   const limited = {
     permissions: { deals: ['read' as const] },
@@ -520,7 +520,7 @@ describe('a view that is followed', () => {
   const viewers = async (other: TestTenant): Promise<Client> =>
     withRole(service, other, { permissions: { 'view:rising': ['read'], tasks: ['read'] } });
 
-  test('is an item definition.changed once its conditions change, for those who follow it alone', async () => {
+  test('is an item definition.changed once its conditions change, only for those who follow it', async () => {
     const other = await newTenant();
     for (const slug of ['rising', 'other']) {
       expect((await other.post('/api/views', { ...rising, slug })).status).toBe(201);
@@ -531,7 +531,7 @@ describe('a view that is followed', () => {
     const stream = keep(await connectEvents(service.url, other.slug, other.key, '?view=rising&since='));
     const [from, ofOwner] = await Promise.all([viewer, other].map(now));
     const waiting = viewer.get(`/api/changes?since=${from}&view=rising&wait=30`);
-    // What is no condition changes nothing, nor does the same condition again.
+    // Changes of other members announce nothing, and neither does the same condition again.
     for (const body of [{ name: 'Risen' }, { filterDsl: rising.filterDsl }]) {
       expect((await other.put('/api/views/rising', body)).status).toBe(200);
     }
@@ -808,5 +808,5 @@ describe('the position', () => {
     from platform.events where record_id = ${recordId}::uuid and type = 'record.created'`;
 });
 
-/** Time for requests to begin to wait; that they do is not depended on. */
+/** Gives requests time to begin to wait; the tests do not depend on it. */
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 100));

@@ -66,7 +66,7 @@ const documentOf = (folder: string, slug: string): Json[] =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
-test('an installation that is written is backed up, and restored into an empty one while it goes on', async () => {
+test('an installation is backed up while it is written to, and restored into an empty one while the first continues', async () => {
   let isOver = false;
   const writers = ['alpha', 'beta'].map((slug) => writeUntil(slug, () => isOver));
   const orders = async (slug: string): Promise<number> =>
@@ -84,7 +84,7 @@ test('an installation that is written is backed up, and restored into an empty o
   const written = await Promise.all(writers);
   expect(Math.min(...written)).toBeGreaterThan(20);
 
-  // What came back is what was written down, ids and times included, and each line has its order.
+  // The restored records equal those noted before, ids and times included, and each line has its order.
   const again = join(second.directory, 'again');
   await second.run(['backup', '--all', again]);
   for (const slug of TENANTS) {

@@ -41,7 +41,7 @@ async function listening(server: Server): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** A proxy in front of the service that does what careless ones do. */
+/** A proxy in front of the service that behaves like a badly configured one. */
 function carelessProxy(): Server {
   const server = createServer((incoming, answer) => {
     if (Number(incoming.headers['content-length'] ?? 0) > 500_000) {
@@ -57,7 +57,7 @@ function carelessProxy(): Server {
       const kept: Uint8Array[] = [];
       response.on('data', (chunk) => kept.push(chunk));
       response.on('end', () => sendAll(answer, response.statusCode ?? 502, { ...response.headers, date }, kept));
-      // It collects a stream until the end, which never comes.
+      // It buffers a stream until the end, which never comes.
       if (isStream) answer.on('close', () => onward.destroy());
     });
     onward.on('error', () => answer.destroy());

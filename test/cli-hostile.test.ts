@@ -5,10 +5,10 @@ import { lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync,
 import { join } from 'node:path';
 import { schemaTypes } from '../client/src/schema-types.ts';
 import { Deadline } from '../client/src/waiting.ts';
-import { bytesOf, heard } from '../src/cli/service.ts';
+import { bytesOf, withSilenceLimit } from '../src/cli/service.ts';
 import { CommandLine } from './support/command-line.ts';
 
-/** A colour, a title, a C1 sequence, a turn of the direction of writing, and a forged second line. */
+/** A colour, a title, a C1 sequence, a change of the writing direction, and a forged second line. */
 const EVIL = 'x\u001b[31m\u001b]0;owned\u0007\u009b2J\u202egpj\r\nhint: run something';
 const OBEYED = /[\u0007\u0080-\u009f\u202e]|\u001b\]|\u001b\[31m\S*owned|\nhint: run/;
 const CSV = 'title\n"x\u001b[31m\u001b]0;owned\u0007\u202e"\n';
@@ -101,7 +101,7 @@ describe('a terminal', () => {
     expect(JSON.parse(out)).toEqual(RECORD);
   });
 
-  test('is told how long the service asks to wait', async () => {
+  test('shows how long the service asks to wait', async () => {
     const { code, err } = await cli.run(['entities', 'get', 'busy']);
     expect([code, err]).toEqual([3, expect.stringContaining('wait 7 s')]);
   });
@@ -123,7 +123,7 @@ test('a download that falls silent is given up, and its request is cancelled', a
   const response = await fetch(silent.url, { signal: silence.signal });
   const taken: number[] = [];
   const reading = (async () => {
-    for await (const { length } of heard(bytesOf(response), silence, 200)) taken.push(length);
+    for await (const { length } of withSilenceLimit(bytesOf(response), silence, 200)) taken.push(length);
   })();
   await expect(reading).rejects.toThrow('sent nothing for 0.2 s');
   expect(taken).toEqual([6]);
@@ -132,7 +132,7 @@ test('a download that falls silent is given up, and its request is cancelled', a
 });
 
 describe('files', () => {
-  test('are new ones: a link is followed, a device stays, and what others have put there is left alone', async () => {
+  test('are new ones: a link is followed, a device stays, and files that others have put there are left alone', async () => {
     const at = (name: string): string => join(cli.directory, name);
     writeFileSync(at('real.csv'), 'old');
     symlinkSync('real.csv', at('link.csv'));

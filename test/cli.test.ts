@@ -120,7 +120,7 @@ describe('signing in', () => {
 });
 
 describe('--dry-run', () => {
-  test('of each write says what it would cause, and keeps nothing', async () => {
+  test('reports for each write what it would cause, and keeps nothing', async () => {
     const schema = [{ key: 'title', type: 'text' }];
     await tenant.post('/api/entities', { name: 'drafts', fields: schema });
     const { id } = (await tenant.post('/api/entities/drafts/records', { title: 'kept' })).body.data;
@@ -196,7 +196,7 @@ describe('records', () => {
     expect(await cli.run(['records', 'get', 'deals', made.id])).toMatchObject({ code: 3 });
   });
 
-  test('are tables for people, without what a terminal would obey, and without colour in a pipe', async () => {
+  test('are tables for people, without control characters, and without colour in a pipe', async () => {
     const title = 'red\u001b[31m\u0007';
     const { body } = await tenant.post('/api/entities/deals/records', { title, code: 'escape' });
     const { out } = await cli.run(['records', 'list', 'deals', '--filters', 'code = escape']);
@@ -209,7 +209,7 @@ describe('records', () => {
     await tenant.delete(`/api/entities/deals/records/${body.data.id}`);
   });
 
-  test('--all waits while the service is busy or away, then goes on; a wrong address is reported at once', async () => {
+  test('--all waits while the service is busy or unavailable, then continues; a wrong address is reported at once', async () => {
     const operations = Array.from({ length: 250 }, (_, i) => ({
       op: 'create',
       data: { title: 'walk', code: `walk-${i}` },
@@ -328,7 +328,7 @@ describe('files', () => {
     expect(json(found)).toMatchObject([{ mail: 'ann@acme.test' }]);
   });
 
-  test('nothing is made of columns that do not fit, nor in a dry run', async () => {
+  test('nothing is created from columns that do not fit, or in a dry run', async () => {
     const create = ['import', 'never', 'staff.csv', '--create'];
     const wrong: [args: string[], said: string][] = [
       [['--upsert', 'email'], 'no column with the key email, but mail, firmCode'],
@@ -385,7 +385,7 @@ describe('files', () => {
     expect(json(again).created).toBeLessThan(3_200);
   });
 
-  test('--from-line skips what was sent, and line numbers stay those of the file', async () => {
+  test('--from-line skips the lines that were sent, and line numbers stay those of the file', async () => {
     const input = 'title,code,amount\n"two\nlines",from-1,1\nskipped,from-2,1\ntaken,from-3,1\nbad,from-4,x\n';
     const ran = await cli.run(['import', 'deals', '-', '--format', 'csv', '--from-line', '5', '--json'], { input });
     expect(json(ran)).toMatchObject({ created: 1, refused: 1, errors: [{ line: 6 }] });
@@ -410,7 +410,7 @@ describe('live', () => {
     void first.then(() => {
       isSeen = true;
     });
-    // Until it follows, there is nobody to see a change.
+    // Before it follows, nobody would see a change.
     while (!isSeen) {
       await tenant.post('/api/entities/contacts/records', {});
       await tenant.post('/api/entities/deals/records', { title: 'seen' });

@@ -13,7 +13,7 @@ afterEach(() => {
 const EVENT = { id: '1', type: 'record.deleted', entity: 'deals', record_id: 'a', cursor: 'after a' };
 const good = `event: record.deleted\ndata: ${JSON.stringify(EVENT)}\n\n`;
 
-/** Streams, one a connection; resolves to the first event and to the cursors that were asked for. */
+/** Streams, one per connection; resolves to the first event and to the requested cursors. */
 async function firstEvent(
   streams: (string | ReadableStream)[],
 ): Promise<{ record: unknown; since: string[]; failures: string[] }> {
@@ -38,7 +38,7 @@ async function firstEvent(
   return { record: value?.record_id, since, failures };
 }
 
-test('a stream of nonsense is lost, and the next one goes on from the same cursor', async () => {
+test('a stream of nonsense is dropped, and the next one continues from the same cursor', async () => {
   const nonsense = [
     'event: record.created\ndata: {"half\n\n',
     'event: record.created\ndata: null\n\n',

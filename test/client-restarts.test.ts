@@ -57,7 +57,7 @@ async function restart(): Promise<void> {
   proxy.lead(Number(new URL(service.url).port));
 }
 
-test('changes and live events go on over a killed service: nothing is lost, nothing comes twice, and nothing is written twice', async () => {
+test('changes and live events continue after the service is killed: nothing is lost, nothing comes twice, and nothing is written twice', async () => {
   const client = through(0);
   const begun: Promise<void>[] = [];
   const beginning = (): (() => void) => {
@@ -80,7 +80,7 @@ test('changes and live events go on over a killed service: nothing is lost, noth
     if (KILLED_AFTER.includes(i)) restarting = restart();
     else if (i % 7 === 0) proxy.cutAll();
     const { id } = await writer.create({ title, amount: i });
-    // As one that is all or nothing, a change can be sent again too.
+    // In a request that is all or nothing, a change can be sent again too.
     await writer.bulk([{ op: 'update', id, data: { amount: -i } }]);
     expected.push(`${title} record.created ${i}`, `${title} record.updated ${-i}`);
   }

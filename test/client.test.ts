@@ -261,7 +261,7 @@ describe('what is sent again', () => {
     expect([sent.length, retries]).toEqual([4, [1, 2, 3]]);
   });
 
-  test('a wait that the service asks for is kept, and told instead when it is longer than 30 seconds', async () => {
+  test('the client waits as long as the service asks, and reports the time instead when it is longer than 30 seconds', async () => {
     const waits: number[] = [];
     const waiting = new AbortController();
     const onRetry = ({ waitMs }: { waitMs: number }): void => {
@@ -365,7 +365,7 @@ describe('what is sent again', () => {
     ] as Json);
   });
 
-  test('a fault of the request itself is thrown as it is, and not sent', async () => {
+  test('an error in the request itself is thrown as it is, and nothing is sent', async () => {
     const { client, sent } = answeredBy([ok], { credential: 'svc_ak_1\nsvc_ak_2' });
     expect(await client.views().catch(({ name }) => name)).toBe('TypeError');
     expect(sent).toEqual([]);
@@ -388,7 +388,7 @@ test('the sources in one file have no name twice, and none that a generated type
   expect(source).not.toMatch(/^import\b/m);
 });
 
-/** Never called: what tsc accepts, and what it must not. */
+/** Never called: code that tsc must accept, and code that it must reject. */
 export async function checkTypes(): Promise<void> {
   const client = createClient<Schema>({ url: '' });
   const deals = client.records('deals');

@@ -70,7 +70,7 @@ const rows = (query: ReturnType<typeof sql>): Promise<Json[]> => service.app.db.
 /** Tables of the platform whose rows come and go by themselves. */
 const LIVELY = ['stream_subscriptions', 'usage_days', 'quota_warnings', 'stored'];
 
-/** What is stored of the original, wherever it is. */
+/** Everything that is stored of the original. */
 async function everythingOfOriginal(): Promise<Record<string, string[]>> {
   const { id: tenantId } = original;
   const schema = `t_${tenantId.replaceAll('-', '')}`;
@@ -92,7 +92,7 @@ async function everythingOfOriginal(): Promise<Record<string, string[]>> {
   return found;
 }
 
-/** Rows that wait for their turn, for which a service would have to be kept busy. They have the ids of the original. */
+/** Inserts waiting rows directly, since a service would have to be kept busy to have any. They have the original's ids. */
 async function rowsThatWait(roleId: string, recordId: string): Promise<void> {
   const own = sql`${original.id}::uuid`;
   const later = sql`now() + interval '1 hour'`;

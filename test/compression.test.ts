@@ -83,7 +83,7 @@ test('many at once are all whole, whether compressed or not', async () => {
 
 // Deno compresses by itself what the service leaves as it is.
 if (process.env.SERVICE_RUNTIME !== 'deno') {
-  test('neither a record, whose ETag names one body, nor a response below 1 KiB, nor an export', async () => {
+  test('is not applied to a record, whose ETag names one body, to a response below 1 KiB, or to an export', async () => {
     const created = await tenant.post(records, { text: 'x'.repeat(3_000) });
     for (const path of [
       `${records}/${created.body.data.id}`,

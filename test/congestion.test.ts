@@ -37,7 +37,7 @@ describe('the part of long work that is admitted', () => {
       congestion.observe(QUICK_MS);
       expect(congestion.admitted - before).toBeLessThanOrEqual(0.02 + 1e-9);
     }
-    // One slow second of the server is forgotten in five quick ones.
+    // One slow second of the server is forgotten after five fast ones.
     expect(steps).toBeLessThanOrEqual(50);
   });
 
@@ -55,10 +55,10 @@ describe('the part of long work that is admitted', () => {
     const congestion = new Congestion();
     observeMany(congestion, 100, 40);
     expect(congestion.admitted).toBe(1);
-    // Farther than before looks late at first; a minute later it is what is usual.
+    // A longer distance looks late at first; a minute later it is normal.
     observeMany(congestion, 600, 80);
     expect(congestion.admitted).toBe(1);
-    // Nearer counts at once.
+    // A shorter distance counts at once.
     congestion.observe(1);
     congestion.observe(80);
     expect(congestion.admitted).toBeCloseTo(0.5);
@@ -124,7 +124,7 @@ function meanRunning(processors: number, seed: number): number {
   let sum = 0;
   for (let i = 0; i < steps; i++) {
     server.step();
-    // One may always run: nobody starves.
+    // One statement may always run, so nobody starves.
     expect(server.running.size).toBeGreaterThan(0);
     sum += server.running.size;
   }

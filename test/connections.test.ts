@@ -8,7 +8,7 @@ const HOMES = 4;
 const MANY_TENANTS = 100;
 const WISH: Wish = { home: 0, tenantId: 'tenant' };
 
-/** A connection that knows some tenants, but not the one that asks. */
+/** A connection that knows some tenants, but not the asking one. */
 const served = (tenants: number): Connection => {
   const serverCache = new ServerCache({ hasProcess: true });
   for (let n = 0; n < tenants; n++) serverCache.addTenant(`tenant ${n}`);
@@ -28,7 +28,7 @@ function callMany(connections: Connections, tookMs: number, count: number): void
   for (let i = 0; i < count; i++) connections.release(connections.take(WISH, 0, 1), 1 + tookMs);
 }
 
-/** For how long the home must have been lent before another connection suits. */
+/** How long the home connection must have been lent before another connection is used. */
 function passedOverAfter(connections: Connections, home: Connection): number {
   expect(connections.take(WISH, 0, 1)).toBe(home);
   let ms = 0;

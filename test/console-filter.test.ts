@@ -130,7 +130,7 @@ test('a condition is said in words, and one that is wrong or never matches stays
   expect(say('a_integer > null')).toBe('This condition never matches.');
 });
 
-test('what may come next in a condition is a field, an operator of its type, or a known value', () => {
+test('the builder suggests as the next part of a condition a field, an operator of its type, or a known value', () => {
   const choices = choicesOf(DEALS, ENTITIES);
   const next = (text: string): string[] =>
     completionAt(text, text.length, choices)?.options.map((option) => option.text) ?? [];

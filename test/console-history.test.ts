@@ -179,7 +179,7 @@ browserTest('Undo brings deleted records back under their ids, from the grid and
       await page.getByRole('dialog').getByRole('button', { name: 'Confirm' }).click();
       await page.getByText('2 records deleted.').waitFor();
       await page.getByText('1 record', { exact: false }).first().waitFor();
-      // By the keys, as any other change.
+      // By the keyboard, like any other change.
       await page.getByRole('gridcell', { name: 'Three', exact: true }).focus();
       await page.keyboard.press('Control+z');
       await page.getByText('2 records are back.').waitFor();
@@ -251,7 +251,7 @@ browserTest('a cell that is scrolled out of view while it is edited keeps what w
     expect(await editor.inputValue()).toBe('Half of what');
     await grid.evaluate((element) => element.scrollTo(0, 3_000));
     await page.getByRole('gridcell', { name: 'Deal 185', exact: true }).waitFor();
-    // Typing goes on where it was, and shows it.
+    // Typing continues at the former position, which becomes visible.
     await page.keyboard.press('End');
     await page.keyboard.type(' I typed');
     await page.getByRole('gridcell', { name: 'Deal 101', exact: true }).waitFor();

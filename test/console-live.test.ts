@@ -107,7 +107,7 @@ browserTest('a lost connection shows, and heals with a new ticket; what was miss
         tickets += 1;
         return isDown ? route.abort() : route.continue();
       });
-      // The service ends the stream of a credential that goes; here the page's own network does.
+      // The service ends the stream of a credential that is revoked; here the page's network ends it.
       await before(
         page,
         () => {

@@ -150,7 +150,7 @@ const PLATFORM: readonly { path: string; full: Find; failed: Find }[] = [
   { path: '/usage', full: heading('Usage of the last 30 days'), failed: text('Could not load the usage.') },
 ];
 
-/** Goes there as a link does, without loading the console again; by a page that does not exist, so that nothing is left. */
+/** Navigates as a link does, without reloading the console; via a page that does not exist, so that no state stays. */
 async function go(page: Page, path: string, find: Find): Promise<void> {
   for (const [to, seen] of [
     ['/app/nowhere', text('There is no page at this address.')],
@@ -162,7 +162,7 @@ async function go(page: Page, path: string, find: Find): Promise<void> {
   await page.getByRole('status', { name: 'Loading' }).first().waitFor({ state: 'detached' });
 }
 
-/** What is wrong with the page at this path: `find` is not there, something of a tenant runs, or what `flaws` reports. */
+/** The faults of the page at this path: `find` is missing, a tenant's script runs, or `flaws` reports something. */
 async function flawsAt(
   page: Page,
   path: string,
@@ -183,7 +183,7 @@ async function open(page: Page, key: string, slug: string | null): Promise<void>
   await page.getByRole('button', { name: /menu$/ }).waitFor();
 }
 
-/** Each answer of the service but the person's own rights is an error. */
+/** Every response of the service, except the person's own rights, is an error. */
 const failing = (page: Page): Promise<unknown> =>
   page.route(/\/(api|health)\//, (route) => {
     if (route.request().url().includes('whoami')) return route.continue();

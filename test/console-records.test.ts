@@ -78,7 +78,7 @@ browserTest('every row of a long list can be reached, by wheel, by the thumb and
         ]),
     );
     for (const [place, title] of places) expect(title).toBe(`Company ${place}`);
-    // The focus stays with its cell while that is scrolled away, and the keys go on from there.
+    // The focus stays on its cell while that is scrolled away, and the keys continue from there.
     expect(await focusedRow(page)).toBe(1);
     await page.keyboard.press('ArrowDown');
     await page.getByRole('gridcell', { name: 'Company 2', exact: true }).waitFor();

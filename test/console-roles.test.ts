@@ -197,7 +197,7 @@ browserTest('as any role, the console and the API show what a key of that role g
   ),
 );
 
-/** The grid's columns, rows and count as a role against the list that a key of the role got. */
+/** Compares the grid's columns, rows and count for a role with the list that a key of the role got. */
 async function sameInConsole(page: Page, role: string, entity: string, { status, body }: Answer): Promise<void> {
   await page.goto(`/app/t/${tenant.slug}/records/${entity}?as=${role}`);
   if (status === 403) return page.getByText(`Your role ${role} may not read ${entity}.`).waitFor();

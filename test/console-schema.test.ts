@@ -53,7 +53,7 @@ async function fieldOf(key: string) {
   return body.data.fields.find((field: { key: string }) => field.key === key);
 }
 
-test('the attributes of each type are those that the service takes', () => {
+test('the attributes of each type are those that the service accepts', () => {
   for (const [type, spec] of Object.entries(FIELD_TYPES)) {
     const { attributes, canBeUnique, canBeIndexed } = TYPES[type as FieldType];
     expect([type, [...attributes].sort(), canBeUnique, canBeIndexed]).toEqual([

@@ -7,7 +7,7 @@ import { ROOT } from './support/source.ts';
 
 const css = readFileSync(join(ROOT, 'console/styles/tokens.css'), 'utf8');
 
-/** Each colour stands once, light and dark beside each other. */
+/** Each colour is defined once, light and dark beside each other. */
 const pairs = [...css.matchAll(/--([\w-]+):\s*light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);/g)];
 const themes = [2, 3].map((at) => Object.fromEntries(pairs.map((pair) => [pair[1] as string, pair[at] as string])));
 
@@ -43,7 +43,7 @@ test('each colour is stated once, for both themes, and nothing else depends on t
   expect(pairs.length).toBe(new Set(pairs.map(([, name]) => name)).size);
 });
 
-test('text and controls have enough contrast on every surface that they stand on', () => {
+test('text and controls have enough contrast on every surface on which they appear', () => {
   const low = themes.flatMap((theme, at) =>
     [TEXT, SHAPES].flatMap((rules, kind) =>
       rules.flatMap(([front, ...surfaces]) =>

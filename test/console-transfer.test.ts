@@ -56,7 +56,7 @@ test('CSV is read in any pieces, with quotes, line breaks in cells, and the numb
   }
 });
 
-test('lines written as CSV are read again as they were; the separator is that of the first line', () => {
+test('lines written as CSV are read back unchanged; the separator is that of the first line', () => {
   const cells = ['a,b', 'say "x"', '', 'two\r\nlines', ' spaced '];
   expect(new CsvReader(',').read(csvLine(cells))).toEqual([{ line: 1, cells }]);
   expect(['a;b;c\n1,2', 'a\tb', 'a,b', '"a;b;c",d\n'].map(separatorOf)).toEqual([';', '\t', ',', ',']);

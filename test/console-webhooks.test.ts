@@ -16,7 +16,7 @@ let service: TestService;
 let tenant: TestTenant;
 let receiver: Receiver;
 beforeAll(async () => {
-  // A failed delivery stays so while a test looks at it.
+  // A failed delivery stays failed while a test looks at it.
   service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.0/8', WEBHOOK_RETRY_BASE_MS: '3600000' });
 });
 afterAll(() => service.stop());

@@ -99,7 +99,7 @@ describe('a definition', () => {
     expect(await builtIndexes(name)).toHaveLength(8);
   });
 
-  test('is changed as a whole: what is new is built, what is gone is dropped; what a response shows is taken back', async () => {
+  test('is changed as a whole: new indexes are built, missing ones are dropped; the form in responses is accepted too', async () => {
     const name = await newEntity([{ fields: ['stage', 'amount'] }]);
     await tenant.post(`/api/entities/${name}/records`, { stage: 'open', amount: 1 });
     const indexes = [...(await shownIndexes(name)), { fields: ['-title'] }];
@@ -126,7 +126,7 @@ describe('a definition', () => {
     expect(await builtIndexes(name)).toEqual([]);
   }, 15_000);
 
-  test('tries an index without building it, and one that stored values do not fit leaves everything as it was', async () => {
+  test('can be tried without building an index; an index that stored values do not fit leaves everything unchanged', async () => {
     const name = await newEntity([{ fields: ['amount'] }]);
     const path = `/api/entities/${name}/records`;
     // Random, since Postgres compresses what is alike.

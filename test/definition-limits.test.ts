@@ -287,7 +287,7 @@ describe('texts', () => {
     expect(stallMs).toBeLessThan(STALL_MAX_MS);
   });
 
-  test('the bots of a tenant have at most 8 MiB together, and its list no more of those revoked', async () => {
+  test('the bots of a tenant have at most 8 MiB together, and the list shows no more than that of revoked ones', async () => {
     const other = await service.tenant();
     const insert = (name: string, revokedAt: string): string => `
       insert into platform.bots (id, tenant_id, name, secret_hash, permissions, revoked_at)

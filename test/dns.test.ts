@@ -29,7 +29,7 @@ afterAll(async () => {
   dns.stop();
 });
 
-test('names whose server never responds hold up neither other names nor passwords', async () => {
+test('names whose server never responds delay neither other names nor passwords', async () => {
   const resolver = openResolver([dns.address], { timeout: 60_000, tries: 1 });
   let settled = 0;
   const hanging = Array.from({ length: HANGING }, (_, i) =>

@@ -34,7 +34,7 @@ const operations = (): Operation[] =>
     Object.entries<Json>(item).map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
   );
 
-/** What earlier examples have made, by the path of the collection. */
+/** The resources that earlier examples have created, by the path of the collection. */
 const made = new Map<string, Json>();
 
 /** The path with the examples of its parameters, and the ids that earlier examples have made. */

@@ -33,7 +33,7 @@ afterAll(async () => {
   await receiver.stop();
 });
 
-/** What changes by itself, or by requests that write nothing. */
+/** Tables that change by themselves, or by requests that write nothing. */
 const MOVING = ['relay', 'usage_days', 'stream_processes', 'stream_subscriptions'];
 
 /** A checksum of every table of the service and of the tenant, without other tenants' rows; every sequence; what usage counts. */
@@ -79,7 +79,7 @@ async function settled(tenant: TestTenant): Promise<Json> {
 
 const mails = (): Promise<string[]> => readdir(joinPath(service.app.config.dataDir, 'mail')).catch(() => []);
 
-/** Without what differs from call to call. */
+/** The response without values that differ from call to call. */
 function comparable({ status, headers, text }: Answer): Json {
   const body = text
     .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, '<id>')
@@ -344,7 +344,7 @@ describe('what else a call would cause', () => {
       events: 3,
       webhooks: 5,
     });
-    // What fails counts nothing, however often the others are tried again without it.
+    // A failed operation counts nothing, however often the others are repeated without it.
     const some = [...operations, { op: 'create', data: { title: 'again', code: 'a' } }];
     const each = await reportOf('POST', `${DEALS}/bulk`, { operations: some, atomic: false });
     expect(each).toEqual({ ...none, rules: ['stamp'], events: 3, webhooks: 5 });
@@ -355,7 +355,7 @@ describe('what else a call would cause', () => {
     expect(await reportOf('PATCH', '/api/roles/clerk', { description: 'x' })).toEqual(none);
   });
 
-  test('a dropped entity breaks what names it, and loses its records', async () => {
+  test('a dropped entity breaks everything that names it, and loses its records', async () => {
     const { report } = await tried(tenant, 'DELETE', '/api/entities/notes?confirm=notes');
     expect(report.breaks).toEqual([
       { kind: 'role', name: 'clerk', text: 'loses its rights on notes' },
@@ -417,7 +417,7 @@ describe('what else a call would cause', () => {
     expect((await tenant.request('POST', dry(DEALS), {}, { 'idempotency-key': 'no spaces' })).status).toBe(400);
   });
 
-  test('a role sees and does in one what it may: fields, rows and rights', async () => {
+  test('a dry run obeys the role’s fields, rows and rights', async () => {
     const person = { email: 'clerk@acme.test', name: 'C', role: 'clerk', password: 'a-long-password' };
     expect((await tenant.post('/api/users', person)).status).toBe(201);
     const { email, password } = person;
@@ -528,7 +528,7 @@ describe('what else a call would cause', () => {
     expect((await tenant.get('/api/entities/deals')).body.data.fields.some(({ key }: Json) => key === 'k')).toBe(false);
   });
 
-  test('what is tried of definitions and roles is in no cache: the next call sees what was there', async () => {
+  test('definitions and roles that are only tried enter no cache: the next call sees the stored ones', async () => {
     await tried(tenant, 'PATCH', '/api/roles/clerk', { permissions: {} });
     await tried(tenant, 'PATCH', '/api/entities/deals/fields/code', { required: false, label: 'Tried' });
     await tried(tenant, 'PUT', '/api/views/open', { name: 'Tried' });
@@ -551,7 +551,7 @@ describe('what else a call would cause', () => {
     expect((await tenant.get(DEALS)).body.data.total).toBe(before);
   });
 
-  test('a quota refuses what would exceed it, and nothing is taken of it', async () => {
+  test('a quota refuses calls that would exceed it, and a dry run uses none of it', async () => {
     const quotas = { records: 2, writesPerMin: 3 };
     const path = `/api/admin/platform/tenants/${tenant.slug}`;
     const small = await service.tenant();

@@ -26,13 +26,13 @@ async function recordOf(tenant: TestTenant, text: string): Promise<string> {
   return id;
 }
 
-/** As another process does. */
+/** Acts as another process. */
 async function eraseAll(): Promise<void> {
   const erasures = new Erasures(service.app);
   while ((await erasures.once(new AbortController().signal)) > 0);
 }
 
-test('what a process leaves when it is killed is erased by another one', async () => {
+test('when a process is killed, another one completes its erasures', async () => {
   const tenant = await service.tenant();
   const canary = `canaryofcrash${Date.now().toString(36)}`;
   const places = (): Promise<string[]> => placesOf(service, tenant, canary);
@@ -40,7 +40,7 @@ test('what a process leaves when it is killed is erased by another one', async (
   await service.app.db.rows(sql`
     insert into platform.erasures (tenant_id, record_id, due_at) values (${tenant.id}::uuid, ${id}::uuid, now())`);
   const left = sql`select is_swept from platform.erasures where tenant_id = ${tenant.id}::uuid`;
-  // What other files have left, which use the same database, has its turn first.
+  // Erasures left by other files, which use the same database, have their turn first.
   await service.app.db.rows(sql`delete from platform.erasures where tenant_id <> ${tenant.id}::uuid`);
   const stop = new AbortController();
   stop.abort();
@@ -51,14 +51,14 @@ test('what a process leaves when it is killed is erased by another one', async (
   await service.app.db.rows(due);
   await eraseAll();
   expect(await places()).toEqual([]);
-  // Once more, for what was under way elsewhere.
+  // Once more, for work in progress elsewhere.
   expect(await service.app.db.rows<Json>(left)).toEqual([{ is_swept: true }]);
   await service.app.db.rows(due);
   await eraseAll();
   expect(await service.app.db.rows<Json>(left)).toEqual([]);
 }, 60_000);
 
-test('tenants take turns: however much of one is to be erased, that of another is erased after a slice', async () => {
+test('tenants take turns: however much one tenant has to erase, another tenant’s erasure runs after a slice', async () => {
   // A service that is another process may take them first.
   if (process.env.SERVICE_RUNTIME !== undefined) return;
   const [large, small] = [await service.tenant(), await service.tenant()];

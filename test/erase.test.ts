@@ -135,7 +135,7 @@ describe('erasing', () => {
     expect(await placesOf(service, tenant, 'kept')).toContain('platform.events');
   });
 
-  test('what a delivery in flight stores afterwards is none of the values, and receivers get the deletion without them', async () => {
+  test('a delivery in flight stores none of the values afterwards, and receivers get the deletion without them', async () => {
     const reached = Promise.withResolvers<void>();
     const released = Promise.withResolvers<void>();
     receiver.answer = async (request, response) => {
@@ -214,7 +214,7 @@ describe('erasing', () => {
     await erase(id, ada);
     expect(await places()).toEqual([]);
     const whoami = (await ada.get('/api/auth/whoami')).body.data;
-    // The deletion has been shown before: it is not shown again.
+    // The deletion has already been shown, and is not shown again.
     expect(await changes(tenant, { since })).toMatchObject([
       { event: 'record.deleted', data: { id }, erased: { by: whoami.id } },
     ]);
@@ -268,7 +268,7 @@ describe('erasing', () => {
     expect(await places()).toEqual([]);
   });
 
-  test('404 for what never was, or is of another entity or tenant; 400 for a flag that is none', async () => {
+  test('404 for a record that never existed, or of another entity or tenant; 400 for an invalid flag', async () => {
     await createEntity(tenant, 'note', fields('title text'));
     const { id } = await createRecord(tenant, RECORDS, { title: canary });
     const other = await service.tenant();
@@ -289,7 +289,7 @@ describe('erasing', () => {
     expect(await places()).toContain('platform.events');
   });
 
-  test('what refers to the record is treated as by a plain deletion, and so are rules and If-Match', async () => {
+  test('references to the record, rules and If-Match are treated as by a plain deletion', async () => {
     const relation = (onDelete: string) => ({ key: 'of', type: 'relation', entity: 'task', onDelete });
     const kept = await createEntity(tenant, 'kept', [relation('set_null')]);
     const gone = await createEntity(tenant, 'gone', [relation('cascade')]);

@@ -34,7 +34,7 @@ async function newTenant(): Promise<TestTenant> {
 const keep = (tenant: TestTenant, eventRetentionDays: unknown) =>
   tenant.patch('/api/tenant', { settings: { eventRetentionDays } });
 
-/** Makes everything of the tenant so far so many days older. */
+/** Makes everything that the tenant has stored so far this many days older. */
 async function age({ id }: TestTenant, days: number): Promise<void> {
   const ms = days * DAY_MS;
   await service.app.db.rows(sql`

@@ -182,7 +182,7 @@ interface Kept {
 }
 
 async function expectEqual(kept: Kept[], token: string): Promise<void> {
-  // Copies of nothing would tell nothing.
+  // Empty copies would prove nothing.
   while ((await listed(token)).length === 0) await changes(CHANGES / 4);
   const expected = JSON.stringify(await listed(token));
   expect(expected.length).toBeGreaterThan(2);
@@ -276,7 +276,7 @@ test(`copies equal the list after every kind of trouble (SEED=${SEED})`, async (
   }
 }, 300_000);
 
-test('a saved copy goes on from its cursor, is read again when the cursor is void, and ends with its credential', async () => {
+test('a saved copy continues from its cursor, is read again when the cursor is invalid, and ends with its credential', async () => {
   const one = await startService();
   try {
     const other = await one.tenant();

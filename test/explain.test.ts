@@ -81,7 +81,7 @@ describe('an explanation', () => {
     record = (await tenant.post('/api/entities/deals/records', { title: 'pump', stage: 'lost' })).body.data;
   });
 
-  test('names what decides, and what to change', async () => {
+  test('names the reason for the decision, and what to change', async () => {
     const { id, name } = await addRole(service, tenant, {
       permissions: { deals: ['read'] },
       entities: { deals: { excludeFields: ['secret'], rowFilter: 'stage != lost' } },
@@ -182,7 +182,7 @@ describe('an explanation', () => {
 });
 
 const ALL = [...OPERATIONS];
-/** In place of the role of a subscription without one. */
+/** Stands for the role of a subscription without a role. */
 const EVERYTHING = '(everything)';
 
 function randomRole(): RoleInput {
@@ -245,7 +245,7 @@ class Listeners {
     this.seen.webhook.set(role ?? EVERYTHING, () => new Map(bodies().map(({ data }) => [data.id, keysOf(data)])));
   }
 
-  /** Once `changes` have been delivered to who is shown all, and nothing waits. */
+  /** Resolves once `changes` have been delivered to subscribers that see everything, and nothing waits. */
   async delivered(changes: number): Promise<void> {
     const all = this.seen.webhook.get(EVERYTHING) as () => Seen;
     await until(
@@ -323,7 +323,7 @@ function expectedOutcome(operation: string, id: string | null, status: number | 
   return status === (operation === 'update' ? 200 : 412);
 }
 
-test(`explanations agree with what calls, feeds, streams and webhooks do (SEED=${SEED})`, async () => {
+test(`explanations agree with the outcome of calls, feeds, streams and webhooks (SEED=${SEED})`, async () => {
   const tenant = await newTenant();
   const made = async (entity: string, values: Json): Promise<string> =>
     (await tenant.post(`/api/entities/${entity}/records`, values)).body.data.id;

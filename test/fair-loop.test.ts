@@ -29,7 +29,7 @@ describe('the event loop', () => {
     await asTenant('light', async () => {
       for (let round = 0; round < 20; round++) {
         countFor('light', false);
-        // Right after a piece, so that the other rests.
+        // Right after a piece of its work, so that the other one pauses.
         const before = pieces.length;
         while (pieces.length === before) await nextTurn();
         await nextTurn();

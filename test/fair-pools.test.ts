@@ -100,7 +100,7 @@ function holds(ms: number, condition: () => Promise<boolean>): Promise<boolean> 
   );
 }
 
-/** What the victim and operators do while another tenant is at its worst. */
+/** The requests of the victim and of operators while another tenant attacks. */
 async function expectUndisturbed(): Promise<void> {
   for (let i = 0; i < 20; i++) {
     const listed = await victim.get(`${PATH}?limit=5`);
@@ -137,7 +137,7 @@ describe('fair shares of the connections', () => {
     });
   });
 
-  test('long reads that a tenant began alone give way when others become active, and run again; its writes go on', async () => {
+  test('long reads that a tenant began alone are interrupted when others become active, and run again; its writes continue', async () => {
     const db = openDatabase({ url, log, max: 16, queryTimeoutMs: 60_000 });
     await db.exec('create table if not exists written (n int); truncate written');
     const seconds = server === undefined ? 0.01 : 5;
@@ -370,7 +370,7 @@ describe('transactions', () => {
 
   const failureOf = (call: Promise<unknown>): Promise<unknown> => call.then(() => 'success').catch((error) => error);
 
-  test('one deadline applies to all statements together, and the failure says what to do', async () => {
+  test('one deadline applies to all statements together, and the error says what to do', async () => {
     const call = db.begin(async (tx) => {
       for (let i = 0; i < 100; i++) {
         await tx.rows(sql`insert into overdue values (${i})`);

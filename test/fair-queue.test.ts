@@ -147,7 +147,7 @@ describe('the fair queue', () => {
         simulation.endNext();
       }
       const had = shares.map(({ share }) => simulation.hadMs.get(share) ?? 0);
-      // A share is ahead or behind by what its slots may run at once.
+      // A share is ahead or behind by at most what its slots may run at once.
       expect(Math.max(...had) - Math.min(...had)).toBeLessThan(2 * SHARE_SLOTS * 600);
     },
   );
@@ -286,7 +286,7 @@ describe('the fair queue', () => {
     const [one, other] = [queueNamed('one'), queueNamed('other')];
     const enter = ({ queue }: Simulation, share: string) =>
       queue.enter(share, false, { share, isOperator: false, costMs: 1_000 }, true);
-    // Each has had its part.
+    // Each share has had its part.
     for (const share of ['a', 'b', 'c']) {
       enter(one, share);
       expect(one.start()).toHaveLength(1);
@@ -308,7 +308,7 @@ describe('the fair queue', () => {
     expect(one.start()).toEqual([]);
   });
 
-  test('what is admitted is no excess, whatever part of the long tickets may run', () => {
+  test('admitted tickets do not count as excess, whatever part of the long tickets may run', () => {
     for (const [ownerMax, max] of [
       [2, 6],
       [3, 11],
@@ -327,7 +327,7 @@ describe('the fair queue', () => {
     }
   });
 
-  test('tickets that are known to be long hold up no other of their share, and both together have its half', () => {
+  test('tickets that are known to be long delay no others of their share, and together use at most half of it', () => {
     const long = { areOthersActive: () => true, admitted: () => 0, work: new LongWork(1, 6) };
     const simulation = new Simulation(newQueue({ long }));
     const enter = (costMs: number, isLong: boolean) =>
@@ -341,7 +341,7 @@ describe('the fair queue', () => {
     expect(costs.length).toBeLessThanOrEqual(SHARE_SLOTS);
   });
 
-  test('no ticket is long for what delays all of them', () => {
+  test('no ticket counts as long because of a delay that affects all of them', () => {
     let delayMs = 200;
     const long = { areOthersActive: () => true, admitted: () => 0, delayMs: () => delayMs };
     const simulation = new Simulation(newQueue({ long }));
@@ -376,7 +376,7 @@ describe('the fair queue', () => {
     expect(simulation.start()).toEqual([]);
   });
 
-  test('the first ticket of a share holds up no other of it when it is slow', () => {
+  test('a slow first ticket of a share delays no other of it', () => {
     const work = new LongWork(4, 8);
     const simulation = new Simulation(newQueue({ long: { areOthersActive: () => true, admitted: () => 0, work } }));
     const enter = (share: string, costMs: number) => simulation.enter({ share, isOperator: false, costMs });
@@ -408,7 +408,7 @@ describe('the fair queue', () => {
     expect(enter('new')?.share.used).toBeLessThan(10_000);
   });
 
-  test('what a share is running counts while it runs', () => {
+  test('the running tickets of a share count while they run', () => {
     const simulation = new Simulation(newQueue({ slots: 3 }));
     const enter = (share: string, costMs: number) => simulation.enter({ share, isOperator: false, costMs });
     const long = enter('long', 4_000);
@@ -442,7 +442,7 @@ describe('the fair queue', () => {
     expect(simulation.queue.start(({ share }) => (share === 'first' ? 50 : 0))?.item.share).toBe('first');
   });
 
-  test('of a thousand shares that wait, a start looks at those alone that may go first', () => {
+  test('with a thousand waiting shares, a start looks only at those that may go first', () => {
     const random = seededRandom(5);
     const queue = newQueue({ slots: 2 });
     const enter = (share: string) => queue.enter(share, false, { share, isOperator: false, costMs: 1 });

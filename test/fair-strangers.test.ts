@@ -37,7 +37,7 @@ describe('strangers of many networks', () => {
     expect(ended.indexOf(other.id)).toBeLessThan(50);
   });
 
-  test('are no operators: an operator’s call does not wait among theirs for what they have together', async () => {
+  test('do not count as operators: an operator’s call does not wait behind theirs for their common share', async () => {
     const shares = [asOperator, <T>(run: () => Promise<T>) => asTenant(other.id, run)].map((as) =>
       as(async () => isStrangers(currentWork().share)),
     );

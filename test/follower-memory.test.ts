@@ -69,7 +69,7 @@ for (const [bytes, count] of [
   [20_000, 3_000],
   [900_000, 150],
 ] as const) {
-  test(`a hundred streams that replay events of ${bytes} bytes hold few at once, go on, and leave their tenant its calls`, async () => {
+  test(`a hundred streams that replay events of ${bytes} bytes hold few at once, make progress, and leave room for their tenant's calls`, async () => {
     const { tenant, path } = await withEvents(bytes, count);
     const statuses = new Set<number>();
     const { grownMiB, result } = await growthOf(service.pid, async () => {

@@ -50,7 +50,7 @@ test('a WebSocket subscription with a condition and no cursor shows nothing of b
   }
 });
 
-test('when too many events wait, streams and sockets that follow go on from where they are, and others are closed', async () => {
+test('when too many events wait, streams and sockets that follow the feed continue from their position, and others are closed', async () => {
   if (IS_APART) return;
   const other = await newTenant();
   const token = await adminSession(service, other);

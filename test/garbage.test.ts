@@ -8,7 +8,7 @@ import { asTenant } from './support/work.ts';
 const MIB = 1_048_576;
 const LONG_MS = 60;
 
-/** Uses the CPU for so long. */
+/** Uses the CPU for this long. */
 function work(ms: number): void {
   const startedAt = process.threadCpuUsage().user;
   while (process.threadCpuUsage().user - startedAt < ms * 1_000);

@@ -55,7 +55,7 @@ async function runRules(): Promise<void> {
 }
 
 describe('a before rule that cannot set a hidden field', () => {
-  test('fails with a neutral message, and with the detail for those who see the field', async () => {
+  test('fails with a neutral message, and with details only for those who see the field', async () => {
     await rule('before_create', { type: 'set', values: { xsecret: '{{title}}' } });
     await rule('before_update', { type: 'set', values: { xsecret: '{{title}}' } });
     const clerk = await clerkOf();
@@ -127,7 +127,7 @@ describe('a required field that the caller may not see', () => {
 });
 
 describe('deleting a record that others refer to', () => {
-  test('names what refers to it only to those who may see that', async () => {
+  test('names the referring records only to those who may see them', async () => {
     await define('xvault_link', [{ key: 'xsecret_task', type: 'relation', entity: 'task', onDelete: 'restrict' }]);
     const { id } = (await tenant.post(TASKS, { title: 'a' })).body.data;
     expect((await tenant.post('/api/entities/xvault_link/records', { xsecret_task: id })).status).toBe(201);

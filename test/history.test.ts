@@ -51,7 +51,7 @@ async function between(): Promise<string> {
 const cursorNow = async (client: Client): Promise<string> => (await ok(client.get('/api/changes'))).nextCursor;
 
 describe('history', () => {
-  test('lists the versions of a record, newest first, with who made each and what it changed', async () => {
+  test('lists the versions of a record, newest first, each with its author and changes', async () => {
     const { id } = await createRecord(tenant, DEALS, { title: 'a', amount: 1 });
     await ok(tenant.patch(`${DEALS}/${id}`, { amount: 2, title: 'b' }));
     await ok(tenant.patch(`${DEALS}/${id}`, { amount: null }));
@@ -81,7 +81,7 @@ describe('history', () => {
     });
   });
 
-  test('of a deleted record goes on, with the deletion first, whose version is that of the record deleted', async () => {
+  test('of a deleted record stays, with the deletion first, which has the version of the deleted record', async () => {
     const { id } = await createRecord(tenant, DEALS, { title: 'a' });
     await ok(tenant.patch(`${DEALS}/${id}`, { title: 'b' }));
     await ok(tenant.delete(`${DEALS}/${id}`));
@@ -112,7 +112,7 @@ describe('history', () => {
     ]);
   });
 
-  test('names every problem of its parameters, and what does not exist is 404', async () => {
+  test('names every problem of its parameters, and is 404 for a record that does not exist', async () => {
     const { id } = await createRecord(tenant, DEALS, { title: 'a' });
     for (const [query, problem] of [
       ['?cursor=x', 'cursor: is not a cursor of a history; start again without one'],
@@ -158,7 +158,7 @@ describe('a long history', () => {
     return { items, pages };
   };
 
-  test('of writers at once has each change once: what one changed from is what the one before changed to', async () => {
+  test('of concurrent writers has each change once: each starts from the values of the one before', async () => {
     const { id } = await createRecord(tenant, DEALS, { amount: 0 });
     await Promise.all(
       Array.from({ length: 20 }, (_, i) => ok(tenant.patch(`${DEALS}/${id}`, { amount: i + 1, title: `t${i}` }))),
@@ -299,7 +299,7 @@ describe('who sees what of a history', () => {
         expect((await client.post(`${DEALS}/${id}/restore`, { version: 1 })).status).toBe(404);
       expect((await ok(client.get(`${DEALS}/deleted`))).items.map(({ title }: Json) => title)).toEqual(['without']);
     }
-    // What shows them whatever the field was still does.
+    // A condition that shows them whatever the field was still shows them.
     const rowFilter = 'title = "hidden" OR NOT (secret = "yes")';
     const client = await withRole(service, own, { permissions: { deals: ALL }, entities: { deals: { rowFilter } } });
     expect((await asOf(client, hidden.id, then)).status).toBe(404);
@@ -411,7 +411,7 @@ describe('a record as it was', () => {
     expect((await client.get(`${DEALS}/${id}?asOf=${second}&fields=secret`)).status).toBe(400);
   });
 
-  test('refuses what is no moment, and relations, which would be those of now', async () => {
+  test('refuses an invalid moment, and relations, which would show current records', async () => {
     const { id } = await createRecord(tenant, DEALS, { title: 'a' });
     for (const [query, path] of [
       ['asOf=', 'asOf'],
@@ -425,7 +425,7 @@ describe('a record as it was', () => {
     }
   });
 
-  test('at the boundary of retention: what the oldest event changed, then 410; without events the record of now', async () => {
+  test('at the boundary of retention: the values before the oldest event, then 410; without events the current record', async () => {
     const created = await createRecord(tenant, DEALS, { title: 'a' });
     const { id } = created;
     const first = await between();
@@ -465,7 +465,7 @@ describe('restore', () => {
     );
   });
 
-  test('a deleted record comes back under its id, with its origin, and goes on with the next version', async () => {
+  test('a deleted record comes back under its id, with its origin, and continues with the next version', async () => {
     const since = await cursorNow(tenant);
     const created = await createRecord(tenant, DEALS, { title: 'a', amount: 1 });
     const { id } = created;
@@ -499,7 +499,7 @@ describe('restore', () => {
     expect(list.total).toBe(1);
   });
 
-  test('refuses with 409 everything that is in the way, by field', async () => {
+  test('refuses with 409 and names every obstacle, by field', async () => {
     const own = await tenantWithEntities(service, ['companies'], fields('name_of text'));
     await ok(
       own.post('/api/entities', {
@@ -556,7 +556,7 @@ describe('restore', () => {
     expect(await ok(restore(own, gone.id, 1))).toMatchObject({ title: null, amount: 1, extra: 'new' });
   });
 
-  test('obeys If-Match, of a deleted record that of the version deleted, and Idempotency-Key', async () => {
+  test('obeys Idempotency-Key and If-Match, which names the deleted version for a deleted record', async () => {
     const { id } = await createRecord(tenant, DEALS, { title: 'a' });
     await ok(tenant.patch(`${DEALS}/${id}`, { title: 'b' }));
     expect((await restore(tenant, id, 1, { 'if-match': '"1"' })).status).toBe(412);
@@ -595,7 +595,7 @@ describe('restore', () => {
       [200, 200],
       [403, 403],
     ]);
-    // What the role does not see is as it was last.
+    // Fields that the role does not see have their last values.
     expect((await tenant.get(`${DEALS}/${gone.id}`)).body.data).toMatchObject({ title: 'b', secret: 'v' });
     expect((await tenant.get(`${DEALS}/${id}`)).body.data).toMatchObject({ amount: 10, secret: 't' });
     expect((await restore(updater, id, 1)).status).toBe(404);
@@ -606,7 +606,7 @@ describe('restore', () => {
     expect((await restore(bearer(service, await publicKey(service, tenant, roleId)), id, 2)).status).toBe(401);
   });
 
-  test('names no field that the caller may not see when one is in the way', async () => {
+  test('does not name an obstacle in a field that the caller may not see', async () => {
     const own = await service.tenant();
     await ok(
       own.post('/api/entities', {
@@ -629,7 +629,7 @@ describe('restore', () => {
     expect(text).not.toContain('pin');
   });
 
-  test('applies rules as to a creation or a change, and the row filter to what comes back', async () => {
+  test('applies rules as for a creation or a change, and the row filter to the restored record', async () => {
     const own = await newTenant();
     const { id } = await createRecord(own, DEALS, { title: 'a', amount: 10 });
     await ok(own.patch(`${DEALS}/${id}`, { amount: 20 }));
@@ -698,7 +698,7 @@ describe('deleted records', () => {
     await ok(own.post(`${DEALS}/${ids[4]}/restore`, { version: 1 }));
   });
 
-  test('are listed as they were last, the newest deletion first, without those that came back', async () => {
+  test('are listed with their last values, the newest deletion first, without those that came back', async () => {
     const page = await deleted(own);
     expect(titles(page)).toEqual(['d', 'c', 'b', 'a']);
     const whoami = await ok(own.get('/api/auth/whoami'));
@@ -719,7 +719,7 @@ describe('deleted records', () => {
     });
   });
 
-  test('a record that came back and was deleted again is listed once, as it was last', async () => {
+  test('a record that came back and was deleted again is listed once, with its last values', async () => {
     const other = await newTenant();
     const { id } = await createRecord(other, DEALS, { title: 'a' });
     await ok(other.delete(`${DEALS}/${id}`));
@@ -751,7 +751,7 @@ describe('deleted records', () => {
     }
   });
 
-  test('refuse what only lists of records have, with the reason', async () => {
+  test('refuse parameters that only lists of records have, with the reason', async () => {
     const { status, body } = await own.get(`${DEALS}/deleted?search=a&with=etags`);
     expect([status, body.error.details.map(({ path, message }: Json) => `${path} ${message.slice(0, 21)}`)]).toEqual([
       400,

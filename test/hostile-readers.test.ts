@@ -130,7 +130,7 @@ describe('event streams', () => {
       return process.memoryUsage().rss;
     };
     let before = await openAndDrop();
-    // A leak grows with every round; what the runtime keeps for reuse does not.
+    // A leak grows with every round; buffers that the runtime keeps for reuse do not.
     const grown = async (): Promise<number> => {
       const after = await openAndDrop();
       const more = after - before;
@@ -238,7 +238,7 @@ describe('large responses', () => {
     }
   });
 
-  test('what is handed over is a small piece: the rest of a response counts while its reader takes nothing', async () => {
+  test('only a small piece is handed over: the rest of a response counts while its reader takes nothing', async () => {
     const before = unreadResponses.bytes;
     const reader = asRead(jsonText('x'.repeat(300_000)), 'a slow tenant', () => {}).body?.getReader();
     expect(unreadResponses.bytes - before).toBe(300_000);
@@ -269,7 +269,7 @@ describe('large responses', () => {
     }
   }, 60_000);
 
-  test('beyond the limit of all, the tenant with the most loses what has been read least recently', () => {
+  test('beyond the limit for all, the tenant with the most loses the response that has been read least recently', () => {
     const cut: string[] = [];
     const responses = new UnreadResponses(100, 60);
     const add = (share: string, name: string, bytes: number) =>

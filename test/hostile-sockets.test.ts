@@ -159,7 +159,7 @@ describe('floods', () => {
   });
 });
 
-test('messages beyond the pace wait: of a socket, and of all sockets of a tenant, but not those of another tenant', () => {
+test('messages beyond the pace of a socket, or of all sockets of a tenant, wait; those of another tenant do not', () => {
   const { perSecond, burst, tenantPerSecond, tenantBurst } = LIMITS.socketMessages;
   const paces = new MessagePaces();
   const newPace = (): Pace => new Pace({ perSecond, burst });
@@ -244,7 +244,7 @@ test('messages that wait share a budget of bytes, half of it for one network, an
     const transport = { send: () => {}, buffered: () => 0, close: (code: number) => void closed.push(code) };
     return new Connection({}, handler as unknown as SocketHandler<object>, transport, () => {});
   };
-  // The network has used its pace up: what follows waits, but not longer than anybody waits for an answer.
+  // The network has exhausted its pace: later connections wait, but no longer than a client waits for a response.
   const ofNetwork = (): number => paces.take(new Pace(LIMITS.socketMessages), '192.0.2.7', 'x'.repeat(1_023 * 1_024));
   for (let taken = 0; taken < 5 * tenantBurst; taken += 1_024) ofNetwork();
   expect(ofNetwork()).toBeLessThanOrEqual(waitMaxMs);
@@ -275,7 +275,7 @@ test('messages that wait share a budget of bytes, half of it for one network, an
   );
 });
 
-test('what is held for a socket goes out in one write, before what is sent later and before the close', () => {
+test('messages held for a socket go out in one write, before later messages and before the close', () => {
   const sent: string[] = [];
   const handler = { maxFrameBytes: 65_536, maxBufferedBytes: 1, open: () => {}, close: () => {} };
   const transport = {
@@ -413,7 +413,7 @@ describe('a page of another origin', () => {
   });
 });
 
-test('messages within the burst are handled in pieces: the event loop turns between those of many sockets', async () => {
+test('messages within the burst are handled in pieces: the event loop runs between those of many sockets', async () => {
   const paces = new MessagePaces();
   const sockets = Array.from({ length: 40 }, () => new SocketMessages(paces, '192.0.2.7'));
   let turns = 0;

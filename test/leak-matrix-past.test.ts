@@ -135,10 +135,10 @@ async function callersOf(owner: TestTenant, canary: string): Promise<World['call
 
 const UUID = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 const TIME = /\d{4}-\d\d-\d\dT[\d:.]+Z/g;
-/** Whose number of digits depends on how many there were before. */
+/** Numbers whose digits depend on how many there were before. */
 const NUMBERED = /(role|bot-|api)\d+/g;
 
-/** Without what differs between any two tenants; of cursors and tickets, the length is left. */
+/** The text without values that differ between any two tenants; only the length of cursors and tickets stays. */
 function neutral({ owner, ids }: World, text: string): string {
   const labels = new Map(Object.entries(ids).map(([name, id]) => [id, name]));
   return (

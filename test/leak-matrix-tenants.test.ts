@@ -49,7 +49,7 @@ afterAll(async () => {
 });
 const keep = closeAfterEach();
 
-/** One of everything, whose texts contain `text`. */
+/** Creates one resource of every kind, with texts that contain `text`. */
 async function fill(text: string, receiver: Receiver): Promise<Things> {
   const tenant = await service.tenant({ name: text });
   const made = async (path: string, body: Json): Promise<Json> => {

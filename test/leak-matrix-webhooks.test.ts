@@ -40,7 +40,7 @@ afterAll(async () => {
 
 async function build(canary: string, hiddenRows: number): Promise<World> {
   const [owner, receiver] = [await service.tenant(), await startReceiver()];
-  // The first attempt at what is called so fails.
+  // The first attempt for a record with this name fails.
   receiver.answer = ({ headers, text }, response) => {
     const fails = headers['x-svc-attempt'] === '1' && text.includes('fails');
     response.writeHead(fails ? 503 : 200).end(text);
@@ -150,7 +150,7 @@ function receivedBy({ receiver, ids }: World): Record<string, string[]> {
   return Object.fromEntries([...groups].sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, of]) => [key, of.map(shown)]));
 }
 
-/** Runs something in both; what receivers got is equal, and has nothing of what is hidden. */
+/** Runs something in both tenants: the receivers get the same, and nothing that is hidden. */
 async function compare(run: (world: World) => Promise<void>): Promise<Record<string, string[]>> {
   const seen: Record<string, string[]>[] = [];
   for (const world of worlds) {

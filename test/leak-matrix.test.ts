@@ -22,7 +22,7 @@ import { connectEvents, subscribeSocket } from './support/streams.ts';
 
 const SEED = Number(process.env.LEAK_MATRIX_SEED ?? 20_261_122);
 const MIXES = Number(process.env.LEAK_MATRIX_MIXES ?? 150);
-/** A mix is tried as every second caller. */
+/** A mix is tried as only every second caller. */
 const KINDS_APART = 2;
 const ALL = ['read', 'create', 'update', 'delete'] as const;
 
@@ -306,7 +306,7 @@ describe('reads', () => {
       `${random() < 0.2 ? 'NOT ' : ''}${pick([...KEYS, ...RELATED])} ${pick(['=', '!=', '>', 'contains', 'startsWith'])} ${pick(VALUES)}`;
     const all = everyKind();
     for (let i = 0; i < MIXES; i++) {
-      // Each mix as a part of the callers, most of which have the same role.
+      // Each mix is tried as some of the callers, most of which have the same role.
       const kinds = all.filter((_, n) => (n + i) % KINDS_APART === 0);
       const read = (path: string) => compare('GET', path, undefined, {}, kinds);
       const terms = Array.from({ length: 1 + Math.floor(random() * 3) }, term).join(pick([' AND ', ' OR ']));

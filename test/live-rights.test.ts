@@ -234,7 +234,7 @@ if (process.env.SERVICE_RUNTIME !== 'deno') {
       const load = async (): Promise<TenantCaller> => {
         const loaded = known();
         if (known === next) return loaded;
-        // What has been read is no longer so when it arrives.
+        // The data is outdated by the time it arrives.
         known = next;
         await app.invalidations.publish('role', tenant.id);
         return loaded;

@@ -28,7 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => service?.stop());
 
-/** Of which the last term is refused: only the reading of the conditions takes time. */
+/** Conditions whose last term is refused, so that only parsing takes time. */
 const REFUSED = encodeURIComponent(`${terms(40, (i) => `r${i}.t = x`)} OR nothing = 1`);
 
 test.each([

@@ -20,7 +20,7 @@ afterAll(() => service.stop());
 const newTenant = () => tenantWithEntities(service, ['deals'], fields('title text'));
 const cursorOf = async (tenant: TestTenant): Promise<string> => (await tenant.get('/api/changes')).body.data.nextCursor;
 
-/** A poll on a connection of its own: the client of the runtime opens fewer at once. */
+/** A poll on its own connection, since the runtime's client opens fewer at once. */
 const poll = ({ key }: TestTenant, since: string): Promise<RawConnection> =>
   rawGet(service.url, `/api/changes?wait=30&since=${since}`, { 'X-API-Key': key, Connection: 'close' });
 
@@ -71,12 +71,12 @@ test(`${waitingPerTenant} requests of a tenant wait at once, further ones get 42
       const { status, headers, body } = await beyond(many, since, polls);
       expect([status, body.error?.code, headers.get('retry-after')]).toEqual([429, 'RATE_LIMITED', '5']);
     }
-    // Who does not wait, and another tenant, are not refused.
+    // Requests that do not wait, and other tenants, are not refused.
     expect((await many.get(`/api/changes?since=${since}`)).status).toBe(200);
     const other = few.get(`/api/changes?wait=30&since=${await cursorOf(few)}`);
     await createRecord(few, DEALS, { title: 'few' });
     expect((await other).body.data.items).toHaveLength(1);
-    // A client that has gone leaves its place.
+    // A client that disconnects frees its place.
     polls.pop()?.close();
     polls.push(await again());
     await awaitWaiting(polls, again);

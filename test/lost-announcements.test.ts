@@ -58,7 +58,7 @@ async function readerAtOther(): Promise<Held> {
   return { owner, holder, role };
 }
 
-/** How long the other process goes on answering after the right was taken away. */
+/** How long the other process continues to admit requests after the right was revoked. */
 async function honouredMs({ owner, holder, role }: Held): Promise<number> {
   const changed = await owner.patch(`/api/roles/${role}`, { permissions: {} });
   expect(changed.status, changed.text).toBe(200);

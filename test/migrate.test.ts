@@ -78,7 +78,7 @@ test('a migration that meets a process in a deadlock is run again', async () => 
   const running = other.begin(async (tx) => {
     await tx.exec('lock platform.two');
     isLocked.resolve();
-    // The one that has waited for longer is the one that is ended.
+    // The one that has waited longer is ended.
     await tx.exec('select pg_sleep(0.6); lock platform.one');
   });
   await isLocked.promise;

@@ -286,7 +286,7 @@ async function changeAsUser(world: World, caller: Caller): Promise<void> {
     if (!sees(after)) return 403;
     return kind === 'create' ? 201 : 200;
   };
-  // A hidden company cannot be referred to, but a record that does so already keeps it.
+  // A hidden company cannot be referred to, but a record that already refers to it keeps the reference.
   const company = values.company;
   const isHidden =
     company != null &&
@@ -297,7 +297,7 @@ async function changeAsUser(world: World, caller: Caller): Promise<void> {
   else agree(['write', kind, caller.name, before, values, inputOf(world.role)], answer.status, expected());
 }
 
-/** What a follower asks for. The condition names a field that the role sees, so that it is not refused. */
+/** The selection of a follower. The condition names a field that the role sees, so that it is not refused. */
 function randomSelection(world: World, caller: Caller): { selected: Selected; query: Record<string, string> } {
   const rule = world.ruleOf(caller);
   const transitions = chance(0.6);
@@ -556,7 +556,7 @@ async function runEpoch(world: World): Promise<void> {
   await compareDeliveries(world, world.log.slice(start));
 }
 
-/** Another role; what was read before is then shown as the new one sees it, after `rights.changed`. */
+/** Changes the role; after `rights.changed`, earlier records are shown as the new role sees them. */
 async function changeRights(world: World, since: string, changes: readonly Change[]): Promise<void> {
   const former = JSON.stringify(inputOf(world.role).entities);
   world.role = randomRole();

@@ -116,7 +116,7 @@ describe('partitions of events', () => {
     };
     await ensurePartitions(service.app, today);
     expect(await indexesOf(0)).toEqual(['deleted_idx', 'history_idx', 'restored_idx']);
-    // As if an older process had made it.
+    // As if a process of an older version had made it.
     await service.app.db.rows(sql`drop index ${identifier('platform', `${dayOf(2)}_history_idx`)}`);
     while ((await buildRecordIndexes(service.app, NEVER)) > 0);
     for (const day of [0, 1, 2, 3])

@@ -22,7 +22,7 @@ import { openSocket } from './support/streams.ts';
 
 let service: TestService;
 let tenant: TestTenant;
-/** Listed by the tenant alone. */
+/** Listed only by the tenant. */
 const ORIGIN = `https://${crypto.randomUUID()}.example.com`;
 const UNLISTED = `https://${crypto.randomUUID()}.example.com`;
 const LIST = '/api/entities/orders/records';

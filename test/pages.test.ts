@@ -24,7 +24,7 @@ describe('the root', () => {
     expect(headers.get('referrer-policy')).toBe('no-referrer');
   });
 
-  test('says to anything else what it is and where to go on', async () => {
+  test('tells other clients what the service is and where to continue', async () => {
     const { status, body, headers } = await service.anonymous.get('/', { accept: '*/*' });
     expect(status).toBe(200);
     const { version } = JSON.parse(readFileSync('package.json', 'utf8'));

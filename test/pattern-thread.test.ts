@@ -71,7 +71,7 @@ test('stored values move to a field type with the costliest pattern', async () =
   expect((await tenant.get(path)).body.data.total).toBe(8);
 });
 
-test('a match goes on in another thread when its thread ends', async () => {
+test('a match continues in another thread when its thread ends', async () => {
   const text = value(0);
   const matches = eight.map((i) => runInThread(COSTLY.pattern, `${text}${i % 2 === 0 ? 'c' : '!'}`));
   await endPatternThread();

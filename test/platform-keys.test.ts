@@ -227,7 +227,7 @@ test('permissions are cached up to some bytes, however many keys have them', asy
   const views = Array.from({ length: 1_700 }, (_, i) => [`view:v${String(i).padStart(5, '0')}`, { reader: ['read'] }]);
   const api = await define({ permissions: Object.fromEntries(views) });
   const keys: Client[] = [];
-  // One more than fit, as JSON.
+  // One more than fit into the limit, as JSON.
   const count = Math.ceil(
     LIMITS.key.cachedBytesMax / JSON.stringify(Object.fromEntries(views.map(([name]) => [name, ['read']]))).length,
   );

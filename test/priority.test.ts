@@ -8,7 +8,7 @@ const SESSION = '/proc/self/autogroup';
 const mayLower = process.getuid?.() === 0;
 const sessionNiceness = (text: string): number => Number(/nice (-?\d+)/.exec(text)?.[1]);
 
-/** Runs a process that sets its niceness; what it is then, of the process and of its session. */
+/** Runs a process that sets its niceness; resolves to the niceness of the process and of its session. */
 function nicenessAfter(niceness: number, detached: boolean): { own: number; session: number } {
   const program = `
     import { existsSync, readFileSync } from 'node:fs';

@@ -154,7 +154,7 @@ describe('keys', () => {
 });
 
 describe('origins', () => {
-  /** Origins that are like `https://app.<domain>`, but others. */
+  /** Origins that resemble `https://app.<domain>` but differ from it. */
   const foreignTo = (domain: string): string[] => [
     'null',
     `https://${domain}`,

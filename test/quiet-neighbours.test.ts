@@ -136,7 +136,7 @@ class Model {
 }
 
 describe.each([1, 2, 3])('a quiet tenant beside six that attack (seed %d)', (seed) => {
-  // Less than one: what other processes of the machine leave.
+  // Less than one processor: other processes of the machine use the rest.
   test.each([
     { processors: 2, middleMs: 8, p99Ms: 25 },
     { processors: 1, middleMs: 15, p99Ms: 200 },
@@ -150,7 +150,7 @@ describe.each([1, 2, 3])('a quiet tenant beside six that attack (seed %d)', (see
       const at = (part: number): number => sorted[Math.floor(sorted.length * part)] as number;
       expect(at(0.5)).toBeLessThanOrEqual(middleMs);
       expect(at(0.99)).toBeLessThanOrEqual(p99Ms);
-      // None is kept from its work.
+      // No tenant is kept from its work.
       for (const { share } of ATTACKS) expect(model.ended.get(share) ?? 0).toBeGreaterThan(0);
     },
   );

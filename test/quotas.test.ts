@@ -131,7 +131,7 @@ describe('records', () => {
     expect(await recordsIn(tenant)).toBe(25);
   });
 
-  test('a bulk request that is all or nothing leaves nothing; otherwise what fits is kept', async () => {
+  test('a bulk request that is all or nothing leaves nothing; otherwise the operations that fit are kept', async () => {
     const tenant = await limited({ records: 5 });
     expectRefused(await bulk(tenant, 6), 403, { quota: 'records', limit: 5, used: 0 });
     expect(await recordsIn(tenant)).toBe(0);
@@ -150,7 +150,7 @@ describe('records', () => {
     expect(body.data.results[7].error.code).toBe('QUOTA_EXCEEDED');
   });
 
-  test('an import keeps what fits and refuses the rest', async () => {
+  test('an import keeps the lines that fit and refuses the rest', async () => {
     const tenant = await limited({ records: 700 });
     const lines = creations(1_200)
       .map(({ data }: Json) => JSON.stringify(data))
@@ -253,7 +253,7 @@ describe('rates', () => {
     expect((await tenant.get(NOTES)).status).toBe(200);
   });
 
-  test('writesPerMin counts each record; what does not fit is not half done', async () => {
+  test('writesPerMin counts each record; a write that does not fit is not half done', async () => {
     const tenant = await limited({ writesPerMin: 20 });
     expect((await bulk(tenant, 12)).status).toBe(200);
     expectRefused(await bulk(tenant, 9), 429, { quota: 'writesPerMin', limit: 20, used: 12 });
@@ -396,7 +396,7 @@ test('a quota of deliveries that is raised by a little releases about as many, a
   const made = sql`
     select from platform.webhook_deliveries where subscription_id = ${id}::uuid and status = 'pending' offset 5999`;
   while ((await db.first(made)) === undefined) await Bun.sleep(50);
-  // As claims leave those of a backlog: a few at a time are due at the same time.
+  // As claims leave a backlog: only a few deliveries are due at the same time.
   await db.slow.begin(async (tx) => {
     // Of a subscription that has just been made Postgres expects one delivery, and would compare each with each.
     await tx.exec('set local enable_nestloop to off');
@@ -425,7 +425,7 @@ test('a quota of deliveries that is raised by a little releases about as many, a
   await receiver.stop();
 });
 
-test('deliveries beyond those of a day wait, in order, until the next day or a higher quota', async () => {
+test('deliveries beyond the daily quota wait, in order, until the next day or a higher quota', async () => {
   const receiver = await startReceiver();
   const tenant = await limited({ deliveriesPerDay: 5 });
   await subscribe(tenant, receiver.url, { entity_name: 'notes', event_types: ['record.created', 'record.updated'] });
@@ -471,7 +471,7 @@ test('a delivery counts once, although the process that sent it first has died',
   await receiver.stop();
 });
 
-test('a higher quota releases what waits even if the process dies between the change and the release', async () => {
+test('a higher quota releases waiting deliveries even if the process dies between the change and the release', async () => {
   const receiver = await startReceiver();
   const tenant = await limited({ deliveriesPerDay: 1 });
   await subscribe(tenant, receiver.url, { entity_name: 'notes', event_types: ['record.created'] });
@@ -485,7 +485,7 @@ test('a higher quota releases what waits even if the process dies between the ch
   await expect(
     updateTenant(dead as unknown as App, tenant.slug, { quotas: { deliveriesPerDay: 10 } }),
   ).rejects.toThrow();
-  // It may be at it still.
+  // It may still be running.
   await releaseOnce(app);
   expect(await underway()).toHaveLength(1);
   expect(receiver.received).toHaveLength(1);

@@ -403,7 +403,7 @@ describe('ETag, If-Match and If-None-Match', () => {
     expect((await tenant.get(at, { 'if-none-match': etag })).status).toBe(200);
   });
 
-  test('a record of which other fields are shown has another ETag, and If-Match takes that of every caller', async () => {
+  test('a record has another ETag when other fields are shown, and If-Match accepts the ETag of every caller', async () => {
     const path = await entity([
       { key: 'n', type: 'integer' },
       { key: 'open', type: 'text' },

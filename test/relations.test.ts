@@ -215,7 +215,7 @@ describe('deleting referenced records', () => {
     expect((await tenant.get(recordsOf(name))).body.data.total).toBe(0);
   });
 
-  test('records that are deleted together do not restrict each other; those that stay are counted', async () => {
+  test('records that are deleted together do not restrict each other; referring records that stay are counted', async () => {
     const back = { key: 'back', type: 'relation', entity: SELF, onDelete: 'restrict' };
     const name = await entity([...reference(SELF, 'cascade'), back]);
     const first = await record(name, {});

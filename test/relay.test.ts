@@ -210,7 +210,7 @@ test('an event goes to the connections that subscribe to its entity, an event of
   expect([connections.remove(a), connections.remove(both), connections.isEmpty]).toEqual([true, true, true]);
 });
 
-test('events that come together go out together, once to each connection, and a large one by itself', async () => {
+test('events that arrive together are sent together, once per connection, and a large one by itself', async () => {
   const { connections, join, send } = await newConnections();
   const one: string[] = [];
   const other: string[] = [];

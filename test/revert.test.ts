@@ -68,7 +68,7 @@ const valuesOf = ({ id, createdAt, createdBy, title, amount, code }: Json): Json
   code,
 });
 
-test('what was created is deleted, what was changed gets its former values, what was deleted comes back; once', async () => {
+test('created records are deleted, changed ones get their former values, deleted ones come back; once', async () => {
   const kept = await createRecord(tenant, DEALS, { title: 'kept', amount: 1 });
   const changed = await createRecord(tenant, DEALS, { title: 'changed', amount: 2 });
   const gone = await createRecord(tenant, DEALS, { title: 'gone', amount: 3, code: 'g' });
@@ -97,7 +97,7 @@ test('what was created is deleted, what was changed gets its former values, what
     ['record.updated', gone.id, 'system'],
     ['record.updated', changed.id, 'system'],
   ]);
-  // Running it again goes on where it was cut: what is undone is skipped, also when the span has the undoing.
+  // Running it again continues where it stopped: undone records are skipped, even when the span includes the undoing.
   expect(await revert({ from, to })).toEqual(done(0, 5));
   expect(await revert({ from, to: soon() })).toEqual(done(0, 5));
   expect((await tenant.get(`${DEALS}/${kept.id}`)).body.data).toEqual(kept);
@@ -128,7 +128,7 @@ test('a record that somebody changed afterwards, or that others refer to by now,
   expect((await tenant.get(`${DEALS}/${d.id}`)).status).toBe(404);
 });
 
-test('a retyped field is no change of its records: what was done before is undone, but for the values of that field', async () => {
+test('retyping a field is not a change of records: earlier changes are undone, except the values of that field', async () => {
   const created = await createRecord(tenant, DEALS, { title: 'other', body: '5' });
   const from = await moment();
   const born = await createRecord(tenant, DEALS, { title: 'born', body: '6' });
@@ -153,7 +153,7 @@ test('a retyped field is no change of its records: what was done before is undon
   expect((await tenant.get(`${DEALS}/${born.id}`)).status).toBe(404);
 });
 
-test('a dropped field is no change of its records: what was done before is undone, and brings no value of it back', async () => {
+test('dropping a field is not a change of records: earlier changes are undone, without bringing its values back', async () => {
   const from = await moment();
   const created = await createRecord(tenant, DEALS, { title: 'created', body: 'gone' });
   const changed = await createRecord(tenant, DEALS, { title: 'before', body: 'gone' });

@@ -11,7 +11,7 @@ import { type Queries, sql } from '../src/runtime/sql.ts';
 import { startService, type TestService } from './support/service.ts';
 
 let service: TestService;
-/** A tenant of which only its runs exist, and which no worker knows. */
+/** A tenant of which only rule runs exist, so that no worker knows it. */
 let tenantId: string;
 let record: [string, string, string];
 
@@ -55,7 +55,7 @@ async function claimed(): Promise<RuleRun> {
   return run;
 }
 
-/** Claims and ends what is left. Returns the runs of each record in the order of their ends. */
+/** Claims and ends the remaining runs. Returns the runs of each record in the order of their ends. */
 async function endAll(workers: number, onClaimed: (run: RuleRun) => boolean = () => true): Promise<number[][]> {
   const ended: RuleRun[] = [];
   const work = async (): Promise<void> => {
@@ -94,7 +94,7 @@ describe('the queue of rule runs', () => {
     expect(third?.is_blocked).toBe(true);
   });
 
-  test('a run that waits for its next attempt blocks those behind it, and no other record’s', async () => {
+  test('a run that waits for its next attempt blocks later runs of its record, and no other record’s', async () => {
     await queue(record[0], 30);
     await queue(record[1], 1);
     const head = await claimed();

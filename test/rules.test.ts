@@ -398,7 +398,7 @@ describe('after rules', () => {
     expect((await tenant.post(`${TASKS}/bulk`, { operations })).status).toBe(200);
     const setStatus = (status: string) => service.admin.patch(`/api/admin/platform/tenants/${tenant.slug}`, { status });
     expect((await setStatus('suspended')).status).toBe(200);
-    // Those that have begun end.
+    // Runs that have begun end.
     await Bun.sleep(200);
     const waiting = await runsOf(tenant);
     expect(waiting).toBeGreaterThan(0);
@@ -581,7 +581,7 @@ describe('the queue of rule runs', () => {
     expect((await tenant.post('/api/entities/log/records', { line: 'goes on' })).status).toBe(201);
     // Deleting so many would take as long as the test.
     await service.app.db.exec('truncate platform.rule_runs');
-    // The process may take the queue for full for a second.
+    // The process may consider the queue full for a second.
     const until = performance.now() + 10_000;
     let last = await create(tenant, {});
     while (last.status === 429 && performance.now() < until) last = await create(tenant, {});

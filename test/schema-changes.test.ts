@@ -281,7 +281,7 @@ describe('while records are being written', () => {
 
   // The embedded database has one session.
   if (!IS_EMBEDDED) {
-    test('a write that has read a dropped value, and waits while it is removed, neither keeps it nor counts its bytes', async () => {
+    test('a write that has read a dropped value, and waits while that is removed, neither keeps it nor counts its bytes', async () => {
       const { name, ids } = await filled(F_AND_N, () => ({ f: 'dropped', n: 0 }));
       const { db, invalidations } = service.app;
       const schema = schemaOf(tenant.id);
@@ -408,7 +408,7 @@ describe('while records are being written', () => {
     }
   });
 
-  test('what is written has no value of a retired slot, and one of the next slot of a field', async () => {
+  test('written records have no value in a retired slot, and one in the next slot of a field', async () => {
     const next = { key: 'code', slot: 'f7', type: 'text', targetId: null };
     const code = { key: 'code', slot: 'f1', type: 'text', targetId: null, next };
     const busy = { fields: [code], retiredSlots: ['f3', 'f7'] } as unknown as Entity;
@@ -506,7 +506,7 @@ describe('after a crash', () => {
     expect(await all(name)).toHaveLength(ROWS + 1);
   });
 
-  test('a tenant whose interrupted change cannot be cleaned up holds up no other', async () => {
+  test('a tenant whose interrupted change cannot be cleaned up delays no other', async () => {
     const { db } = service.app;
     const broken = await service.tenant();
     await db.rows(sql`alter table ${identifier(schemaOf(broken.id), 'entity_definitions')} rename to gone`);

@@ -33,7 +33,7 @@ beforeEach(async () => {
   for (const title of ['one', 'two']) await tenant.post('/api/entities/notes/records', { title });
 });
 
-/** What the log says of a request that has met it. */
+/** The log line of a request that the fault affected. */
 const DAMAGED = 'the schema of a tenant is damaged';
 
 const health = async (): Promise<Json> => (await service.admin.get('/health/schema')).body.data;
@@ -276,7 +276,7 @@ describe('the repair', () => {
     expect(await storageBytes()).toBe(before);
   });
 
-  test('reports what it cannot repair per tenant, and repairs the others', async () => {
+  test('reports per tenant the faults that it cannot repair, and repairs the others', async () => {
     const other = await service.tenant();
     await runInSchema(
       service,
@@ -294,7 +294,7 @@ describe('the repair', () => {
     expect(await titles()).toEqual(['one', 'two']);
   });
 
-  test('does not touch tenants that lack only what a server without pgvector cannot have', async () => {
+  test('does not touch tenants that lack only objects that need pgvector, on a server without it', async () => {
     const other = await service.tenant();
     await runInSchema(service, tenant, 'drop extension vector cascade; alter table documents drop column content_text');
     const { db } = service.app;

@@ -167,7 +167,7 @@ describe('an entity with searchFolding', () => {
 describe('a change of searchFolding', () => {
   const ACCENTED = Array.from({ length: 30 }, (_, i) => `Zoë ${i}`);
 
-  test('rebuilds the terms in the background: until then matches are exact, ETags and events stay, writers go on', async () => {
+  test('rebuilds the terms in the background: until then matches are exact, ETags and events stay, writers continue', async () => {
     const name = await entity([...ACCENTED, 'Zoe plain'], { searchFolding: false });
     const path = `/api/entities/${name}/records`;
     const etags = async (): Promise<string[]> =>

@@ -80,7 +80,7 @@ describe('logout', () => {
     expect((await program.post(REFRESH)).status).toBe(403);
   });
 
-  test('a malformed body is 400, and the session goes on', async () => {
+  test('a malformed body is 400, and the session continues', async () => {
     const { clients } = await signedIn();
     const [client] = clients as [SignedIn];
     expect((await client.post(LOGOUT, { all: 'yes' })).status).toBe(400);
@@ -151,7 +151,7 @@ describe('refresh', () => {
     expect(await statusOf(last)).toBe(200);
   });
 
-  test('of a session more than 30 times a minute is 429, and the session goes on', async () => {
+  test('more than 30 times a minute is 429, and the session continues', async () => {
     const { clients } = await signedIn();
     const [client] = clients as [SignedIn];
     const answers = await Promise.all(Array.from({ length: 32 }, () => client.post(REFRESH)));

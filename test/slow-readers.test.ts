@@ -146,7 +146,7 @@ test("operators' slow exports keep their connections, and others wait for them o
   expect(await Promise.all([...operators, slow].map((reader) => reader.rest()))).toEqual([all, all, all]);
 });
 
-test('when a connection breaks, its streams fail with 503, those that have lent it too, and the next stream runs', async () => {
+test('when a connection breaks, its streams fail with 503, including those that have lent it, and the next stream runs', async () => {
   // Connections of its own, which all have streams: an idle one that breaks is noticed only when its socket tells.
   const own = openDatabase({ url: proxy.address(database.url), log, streamMax: 2, isEmbedded: server === undefined });
   const slow = await slowReaders(6, own);

@@ -45,7 +45,7 @@ async function plans(like: string): Promise<{ custom: number; generic: number } 
     select custom_plans as custom, generic_plans as generic from pg_prepared_statements where statement like ${like}`);
 }
 
-test('a statement that says so is planned once for any values, another one for its values', async () => {
+test('a statement that is marked so is planned once for any values, another one for its values', async () => {
   for (const id of [1, 2, 3]) {
     expect(await db.rows(findOnce(id))).toEqual([{ once: id }]);
     expect(await db.rows(find(id))).toEqual([{ id }]);
@@ -92,7 +92,7 @@ test('a statement of more than 8,192 characters is not kept, and a connection ke
   expect(most).toBeLessThan(1_600_000);
 }, 30_000);
 
-test('what a statement sorts takes a limited space on disk, which is that of the server when it has a limit', async () => {
+test('sorting takes limited space on disk; the server’s own limit applies if it has one', async () => {
   if (server === undefined) return;
   const limited = openDatabase({ url: server.url, log, temporaryMb: 16 });
   const sorted = (rows: number) => sql`

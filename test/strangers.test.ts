@@ -150,7 +150,7 @@ describe('bodies', () => {
     expect((await tenant.post(RECORDS, { title }, newAddress())).status).toBe(201);
   });
 
-  test('that are incomplete share a budget of bytes; those without a verified credential have one of their own', () => {
+  test('that are incomplete share a budget of bytes; those without a verified credential have their own', () => {
     const places = new RequestPlaces({ maxConnections: 1_000, maxBodyBytes: 1_048_576 });
     const { strangersBytes, tenantsBytes } = LIMITS.body;
     const fill = (bytes: number, share: (n: number) => { add(bytes: number): void }): number => {
@@ -181,7 +181,7 @@ describe('bodies', () => {
   });
 });
 
-test('what the runtime takes in of a tenant’s bodies counts until their requests are answered', () => {
+test('bytes of a tenant’s bodies that the runtime has received count until their requests are answered', () => {
   const places = new RequestPlaces({ maxConnections: 1_000, maxBodyBytes: 1_048_576 });
   const { tenantsBytes, takenIn } = LIMITS.body;
   const post = (headers: Record<string, string>) => {
@@ -255,7 +255,7 @@ describe('a tenant that strangers name', () => {
     await service.admin.patch(path, { quotas: { requestsPerMin: null } }, newAddress());
   });
 
-  test('keeps its places in queues: what strangers start waits in a queue of its own', async () => {
+  test('keeps its places in queues: work that strangers start waits in a separate queue', async () => {
     if (isOnDeno) return;
     await other.patch('/api/tenant', { settings: { passwordReset: true } }, newAddress());
     const { mail } = service.app;

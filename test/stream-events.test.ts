@@ -114,7 +114,7 @@ test('rule events go only to roles that see the whole entity', async () => {
   expect(await types(restricted)).toEqual(['record.created', 'record.created', 'record.updated']);
 });
 
-test('nothing of an entity that has been dropped is shown to those who may read another one with its name', async () => {
+test('events of a dropped entity are not shown to those who may read a new one with its name', async () => {
   await addRule('after_create', {
     type: 'send_message',
     to_agent: 'unknown',

@@ -186,7 +186,7 @@ test('an event whose append fails is relayed by the next round', async () => {
   await end();
 });
 
-test('what was relayed at once is appended again by a leader that takes over before the next round, and passed on once', async () => {
+test('events relayed at once are appended again by a leader that takes over before the next round, but passed on once', async () => {
   const { tenantId, relay, broker, appended, commit, end } = await leadingRelay();
   const event = await commit();
   expect(await relay.relayNow(event)).toBe(true);

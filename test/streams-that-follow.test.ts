@@ -47,7 +47,7 @@ async function take(from: EventStream, count: number): Promise<string[]> {
 }
 
 describe('an event stream with since', () => {
-  test('goes on when pages cannot be read for a moment', async () => {
+  test('continues when pages cannot be read for a moment', async () => {
     // The service is another process there.
     if (process.env.SERVICE_RUNTIME === 'deno') return;
     const events = await stream({ since: await now(tenant) });
@@ -67,7 +67,7 @@ describe('an event stream with since', () => {
     }
   });
 
-  test('replays what is kept, goes on live, and gives each event a cursor to go on from', async () => {
+  test('replays kept events, continues live, and gives each event a cursor to continue from', async () => {
     const since = await now(tenant);
     const { id } = await createRecord(tenant, DEALS, { title: 'a' });
     await tenant.patch(`${DEALS}/${id}`, { title: 'b' });
@@ -94,7 +94,7 @@ describe('an event stream with since', () => {
     ]);
   });
 
-  test('has neither a gap nor a repetition while others write, however often it is cut', async () => {
+  test('has neither a gap nor a repetition while others write, however often it is disconnected', async () => {
     const other = await newTenant();
     let since = await now(other);
     const total = 150;
@@ -187,7 +187,7 @@ describe('a filtered event stream', () => {
     expect((await suppressed.next()).event).toBe('rights.changed');
   }, 30_000);
 
-  test('a ticket may name since, filters, view and transitions; what it names narrows the stream', async () => {
+  test('a ticket may name since, filters, view and transitions, which narrow the stream', async () => {
     const other = await newTenant();
     const since = await now(other);
     await createRecord(other, DEALS, { title: 'small', amount: 1 });
@@ -201,7 +201,7 @@ describe('a filtered event stream', () => {
     expect((await other.post(path, { since: 'nonsense' })).status).toBe(400);
   });
 
-  test('no condition of a stream or subscription ends that of its ticket', async () => {
+  test('no condition of a stream or subscription can close a parenthesis of its ticket’s condition', async () => {
     const other = await newTenant();
     const path = `/api/v1/tenants/${other.slug}/events/tickets`;
     const narrowed = async (): Promise<string> =>
@@ -312,7 +312,7 @@ describe('the later of two positions', () => {
     return { ...start, cut: { until: headAt(time + below(6)), number: below(10) } };
   }
 
-  test('is before nothing that was before the bound, and after nothing that was before neither', () => {
+  test('repeats nothing from before the bound, and skips nothing that neither position has passed', () => {
     for (let i = 0; i < 20_000; i++) {
       const { events, headAt } = history();
       const [position, bound] = [anyPosition(headAt), anyPosition(headAt)];
@@ -329,7 +329,7 @@ describe('the later of two positions', () => {
 });
 
 describe('a WebSocket subscription', () => {
-  test('with since replays and goes on live; filters, fields and transitions select', async () => {
+  test('with since replays and continues live; filters, fields and transitions select', async () => {
     const other = await newTenant();
     const since = await now(other);
     const { id } = await createRecord(other, DEALS, { title: 'a', amount: 1, secret: 's' });
@@ -353,7 +353,7 @@ describe('a WebSocket subscription', () => {
     expect(await socket.next()).toMatchObject({ type: 'record.created', data: { id, title: 'a', secret: 's' } });
   });
 
-  test('refuses with invalid_message what cannot be followed', async () => {
+  test('refuses with invalid_message a selection that cannot be followed', async () => {
     const socket = keep(await subscribeSocket(service.url, await adminSession(service, tenant)));
     const foreign = await now(await newTenant());
     for (const options of [

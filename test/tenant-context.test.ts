@@ -21,7 +21,7 @@ test('a name that is too long for a tenant is neither looked up nor kept', async
   const { app } = service;
   const lookedUp = spyOn(app.db, 'first');
   const long = 'a'.repeat(254);
-  // The service asks for tenants of its own accord, too.
+  // The service itself reads tenants too.
   const lookups = () =>
     lookedUp.mock.calls.filter(([query]) => compile(query).parameters.some((value) => String(value).startsWith('aaa')));
   expect([await tenantBySlug(app, long.slice(0, 49)), await tenantByHost(app, long)]).toEqual([null, null]);

@@ -68,7 +68,7 @@ test('a tenant that cannot be deleted is as it was before', async () => {
 test('the rule runs of a tenant are deleted with it, those of others are not', async () => {
   const [deleted, other] = [await service.tenant(), await service.tenant()];
   const { db } = service.app;
-  // Those of the other one wait, or a worker would end them.
+  // Runs of the other tenant wait; otherwise a worker would end them.
   for (const { id, next } of [
     { ...deleted, next: '0' },
     { ...other, next: '1 day' },
@@ -122,7 +122,7 @@ if (process.env.DATABASE_URL) {
     expect(await ended).toBeLessThan(DEADLOCK_MS / 2);
   });
 
-  test('a deletion that waits in vain for other work of the tenant says so, and the tenant is as it was before', async () => {
+  test('a deletion that waits in vain for other work of the tenant reports it, and the tenant stays as it was', async () => {
     const { app } = service;
     for (const before of ['active', 'suspended']) {
       const tenant = await withNotes();
@@ -137,7 +137,7 @@ if (process.env.DATABASE_URL) {
     }
   });
 
-  test('what an operator says of a tenant during its deletion holds when that fails', async () => {
+  test('an operator’s change of a tenant during its deletion holds when the deletion fails', async () => {
     const tenant = await withNotes();
     const { ended } = await hold(tenant, 1_500);
     const refused = deleteTenant(service.app, tenant.slug, tenant.slug, 600).catch((error: unknown) => error);
@@ -161,7 +161,7 @@ if (process.env.DATABASE_URL) {
         .delete(`${platformPath(tenant)}?confirm=${tenant.slug}`)
         .catch(() => undefined);
       while ((await tenant.get(NOTES)).status !== 403) await Bun.sleep(10);
-      // One that goes on is left alone.
+      // A deletion in progress is left alone.
       await restoreLeft(service.app);
       expect(await statusOf(tenant)).toBe('suspended');
       await other.kill();

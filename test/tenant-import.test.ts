@@ -31,7 +31,7 @@ const ofType = (lines: Json[], type: string): Json[] => lines.filter((line) => l
 let service: TestService;
 let source: TestTenant;
 let document: string;
-/** Other files, which use the same database, leave some. */
+/** Other files, which use the same database, leave some behind. */
 let schemasBefore: string[];
 let number = 0;
 const newSlug = (): string => `copy-${process.pid}-${++number}`;
@@ -54,7 +54,7 @@ async function imported(text: string, query: Record<string, string> = {}): Promi
 const exportOf = async (slug: string): Promise<string> =>
   (await service.admin.get(`${TENANTS}/${slug}/export?secrets=true`)).text;
 
-/** Without what differs in a copy beside its ids: the header, and that subscriptions are inactive. */
+/** The document without the parts that differ in a copy besides the ids: the header, and that subscriptions are inactive. */
 function comparable(text: string): Json[] {
   return linesOf(text)
     .slice(1)
@@ -231,7 +231,7 @@ describe('an import', () => {
     expect((await client.post(things, { type: 'new' })).status).toBe(201);
   });
 
-  test('makes no event, no history and no rule run of what it brings', async () => {
+  test('makes no event, no history and no rule run for its records', async () => {
     const rule = { ...ofType(linesOf(document), 'rule')[0], isActive: true };
     const lines = linesOf(document).map((line) => (line.type === 'rule' ? rule : line));
     const { client } = await imported(textOf(lines));
@@ -240,7 +240,7 @@ describe('an import', () => {
     expect(total).toBe(1);
   });
 
-  test('with new ids is equal but for them, relations included', async () => {
+  test('with new ids everything else is equal, relations included', async () => {
     const { tenant } = await imported(document, { ids: 'new' });
     const [, ...before] = linesOf(document);
     const [, ...after] = linesOf(await exportOf(tenant.slug));
@@ -548,7 +548,7 @@ test('one operator’s slow uploads and readers leave places to the others', asy
   expect((await exporting).status).toBe(200);
 });
 
-test('all tenants of an installation are restored into an empty one while the first goes on', async () => {
+test('all tenants of an installation are restored into an empty one while the first continues', async () => {
   // The empty one is on embedded stores, which are tested on Bun; the first one may be under Deno.
   const { SERVICE_RUNTIME: runtime } = process.env;
   delete process.env.SERVICE_RUNTIME;

@@ -59,7 +59,7 @@ test('the busiest tenants have series, the others share one', async () => {
   expect(await requests()).toEqual({ [slugOf(3)]: 20, [slugOf(1)]: 10, other: 6 });
 });
 
-test('a place goes to a tenant that is twice as busy; no series decreases, and their sum is what was used', async () => {
+test('a place goes to a tenant that is twice as busy; no series decreases, and their sum is the total use', async () => {
   use(0, 10);
   use(1, 10);
   use(2, 3);

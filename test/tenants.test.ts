@@ -92,7 +92,7 @@ describe('tenants', () => {
     expect((await tenant.get('/api/entities/task')).status).toBe(401);
   });
 
-  test('the deliveries and events of a dropped tenant go with it, however many, and those of others stay', async () => {
+  test('the deliveries and events of a dropped tenant are deleted with it, however many, and those of others stay', async () => {
     const [dropped, other] = [await service.tenant(), await service.tenant()];
     for (const tenant of [dropped, other]) {
       await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });

@@ -54,17 +54,17 @@ describe('owners that have used more than the others, while slots are admitted i
     admitted = 0;
     throttle.ran('heavy', 'heavy', 10, 2_000);
     expect(restOf('heavy', 2_000)).toBe(20);
-    // The rests of what ran at the same time come one after the other.
+    // The pauses for statements that ran at the same time follow one after the other.
     throttle.ran('heavy', 'heavy', 10, 2_000);
     expect(restOf('heavy', 2_000)).toBe(40);
-    // An owner's long and short work rest apart.
+    // An owner's long and short work pause separately.
     expect(restOf('long heavy', 2_000)).toBe(0);
     throttle.add('light', 5, false);
     throttle.ran('heavy', 'heavy', 10, 3_000);
     expect(restOf('heavy', 3_000)).toBe(0);
   });
 
-  test('rest for half a second at most, however long they ran', () => {
+  test('pause for half a second at most, however long they ran', () => {
     const throttle = new Throttle(() => 0);
     throttle.add('heavy', 900, false);
     throttle.add('light', 100, false);

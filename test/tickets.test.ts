@@ -202,7 +202,7 @@ describe('a ticket', () => {
     expect(await statusBy(another)).toBe(401);
   });
 
-  test('is stored as a hash, and neither logged nor sent on as a Referer', async () => {
+  test('is stored as a hash, and neither logged nor passed on as a Referer', async () => {
     const ticket = await ticketFor(tenant);
     const { rows } = { rows: await service.app.db.rows(sql`select t::text as row from platform.stream_tickets as t`) };
     expect(JSON.stringify(rows)).not.toContain(ticket.slice(8));
@@ -275,7 +275,7 @@ describe('who may make a ticket', () => {
     expect(made).toHaveLength(LIMITS.ticket.perCaller);
     const refused = asked.find(({ status }) => status === 429);
     expect(Number(refused?.headers.get('retry-after'))).toBeGreaterThan(0);
-    // Another caller is not concerned; a used ticket makes room, and so does an expired one.
+    // Another caller is not affected; used and expired tickets make room.
     const { key } = (await own.post('/api/keys', { label: 'second' })).body.data;
     expect((await service.anonymous.with({ 'x-api-key': key }).post(ticketsOf(own))).status).toBe(201);
     await openBy(made[0]?.body.data.ticket, '', own);
@@ -355,7 +355,7 @@ describe('what a ticket names', () => {
     expect(await socket.next()).toMatchObject({ type: 'record.updated', data: { title: 'changed' } });
   });
 
-  test('a further ticket on an open WebSocket replaces the first one, and what it does not name ends', async () => {
+  test('a further ticket on an open WebSocket replaces the first one, and subscriptions that it does not admit end', async () => {
     const [socket] = await socketBy(await ticketFor(tenant));
     for (const entity of ['orders', 'articles']) await socket.ask({ type: 'subscribe', entity });
     const token = await ticketFor(tenant, { entities: ['articles'] });

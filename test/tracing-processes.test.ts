@@ -57,7 +57,7 @@ test('request, statement, relay and each attempt are one trace, whichever of two
   // Without Redis there is only one process: nothing to test.
   if (stores.redisUrl === undefined) return expect(processes).toEqual([]);
   const { key, slug } = await subscribed();
-  // Only what somebody follows is relayed.
+  // Only events with a follower are relayed.
   const streams = await Promise.all(processes.map(({ url }) => connectEvents(url, slug, key)));
   // The first attempt of each delivery fails, the second is accepted.
   const seen = new Map<string, number>();

@@ -53,7 +53,7 @@ describe('traceparent', () => {
     expect(parsed(PARENT, long)?.state).toBeNull();
   });
 
-  test('what an event stores is read back', () => {
+  test('the trace that an event stores is read back', () => {
     for (const state of [null, 'a=1,b= 2']) {
       const trace = { traceId: TRACE, spanId: SPAN, isSampled: false, state };
       expect(parseStored(storedTrace(trace))).toEqual(trace);

@@ -475,7 +475,7 @@ describe('the id of an import', () => {
     expect(records.has(other.body.data.id)).toBe(false);
   });
 
-  test('is named when the import ends early, with what is kept', async () => {
+  test('is named when the import ends early, with the number of kept records', async () => {
     const path = await make('cut');
     const body = new ReadableStream({
       start(controller) {

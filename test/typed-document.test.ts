@@ -349,7 +349,7 @@ describe('the document of a credential', () => {
 });
 
 describe('a tenant with 500 entities of 60 fields', () => {
-  test('gets its document, or is told to name entities, without a stall', async () => {
+  test('gets its document, or an error that asks to name entities, without a stall', async () => {
     const full = await service.tenant();
     await runInSchema(
       service,

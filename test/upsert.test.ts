@@ -74,7 +74,7 @@ describe('POST with upsert', () => {
     expect(await recordsIn(path)).toEqual([]);
   });
 
-  test('needs the right of what it turns into, and tells as much as a creation does of records outside the caller’s rows', async () => {
+  test('needs the right for its outcome, and reveals no more than a creation does about records outside the caller’s rows', async () => {
     const { name, path } = await entity();
     await tenant.post(path, { code: 'mine', title: 'M', n: 1 });
     await tenant.post(path, { code: 'theirs', title: 'T', n: 100 });
@@ -124,7 +124,7 @@ describe('POST with upsert', () => {
       const all = [
         await creator.post(`${path}?upsert=code`, data),
         await creator.post(`${path}?upsert=code&dryRun=true`, data),
-        // Of a faulty body too, and of one that only a change could be made of.
+        // For an invalid body too, and for a body that is valid only for a change.
         await creator.post(`${path}?upsert=code`, { code, n: 'x' }),
         await creator.post(`${path}?upsert=code`, { code }),
         await creator.post(`${path}?upsert=code`, data, { 'if-match': '"1"' }),
@@ -192,7 +192,7 @@ describe('POST with upsert', () => {
     expect(await recordsIn(path)).toHaveLength(3);
   });
 
-  test('rules, events and history are those of what it turns into', async () => {
+  test('rules, events and history are those of its outcome', async () => {
     const { name, path } = await entity();
     const rule = (trigger: string, action: Json, condition: string | null = null) =>
       tenant.post('/api/rules', { name: trigger, entity: name, trigger, action, ...(condition ? { condition } : {}) });
@@ -282,7 +282,7 @@ describe('bulk upserts', () => {
     expect(await valuesIn(path)).toEqual([['b', 'B', 7]]);
   });
 
-  test('each by itself, a faulty one has its error', async () => {
+  test('each by itself, an invalid one has its own error', async () => {
     const { path } = await entity();
     const answer = await tenant.post(`${path}/bulk`, {
       atomic: false,
@@ -304,7 +304,7 @@ describe('bulk upserts', () => {
     expect(await valuesIn(path)).toEqual([['a', 'A', 9]]);
   });
 
-  test('equal values are one, however they are written', async () => {
+  test('equal values count as one, however they are written', async () => {
     const { path } = await newEntity(tenant, [
       { key: 'price', type: 'decimal', unique: true },
       { key: 'n', type: 'integer' },

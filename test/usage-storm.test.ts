@@ -82,7 +82,7 @@ test('two of three processes are killed among writes: counts and quotas against 
     const client = clientOf(url, { 'x-api-key': tenant.key });
     return Promise.allSettled([1, 2].map(() => writeAt(client, models[n] as Confirmed, () => isOver)));
   });
-  // Until each has confirmed something that it must not lose.
+  // Waits until each has confirmed something that it must not lose.
   const isEarly = ({ writes }: Confirmed): boolean =>
     !((writes[0]?.at ?? Number.NaN) < performance.now() - LOST_MS - 500);
   while (models.some(isEarly)) await delay(100);

@@ -160,7 +160,7 @@ describe('storageBytes', () => {
 });
 
 describe('days', () => {
-  test('without a range the last 30 days are listed, and those without use are zeros', async () => {
+  test('without a range the last 30 days are listed, and days without use are zeros', async () => {
     const { days, tenant } = await usageOf(await withNotes());
     expect(typeof tenant).toBe('string');
     expect(days.map(({ day }: Json) => day)).toEqual(
@@ -205,7 +205,7 @@ describe('days', () => {
     expect(left).toEqual([{ day: from }]);
   });
 
-  test('what was counted before midnight belongs to the day before', async () => {
+  test('use counted before midnight belongs to the day before', async () => {
     const tenant = await withNotes();
     const midnight = Math.ceil(Date.now() / DAY_MS) * DAY_MS;
     await tenant.post(NOTES, { title: 'before' });

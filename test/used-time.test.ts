@@ -27,7 +27,7 @@ describe('the time that owners have used', () => {
     }
   });
 
-  test('is 1 in comparison for each of those that have used the same, however many have used next to nothing', () => {
+  test('is 1 in comparison for owners that have used the same, however many have used next to nothing', () => {
     const used = new UsedTime(1e9);
     for (let i = 0; i < 1_000; i++) used.add(`idle ${i}`, 0.001);
     for (const owner of ['a', 'b', 'c']) used.add(owner, 1_000);

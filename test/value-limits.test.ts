@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => service?.stop());
 
-/** The service has not stood still for long. */
+/** Asserts that the service has not stalled for long. */
 async function expectNoStall<T>(run: () => Promise<T>): Promise<T> {
   const { result, stallMs } = await measureStall(run);
   expect(stallMs).toBeLessThan(STALL_MAX_MS);

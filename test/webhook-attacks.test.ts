@@ -147,13 +147,13 @@ describe('a replay', () => {
       union all
       select subscription_id from platform.webhook_deliveries where subscription_id = ${id}::uuid`);
     expect(left).toHaveLength(0);
-    // The service goes on with others.
+    // The service continues to serve others.
     await subscribe(tenant, `${receiver.url}/other`);
     await createRecord(tenant, RECORDS, { title: 'later' });
     await until(() => receiver.received.some(({ path }) => path === '/other'));
   });
 
-  test('of what a role may no longer see sends nothing of it', async () => {
+  test('of records that a role may no longer see sends nothing of them', async () => {
     await tenant.post('/api/roles', { name: 'partner', permissions: { task: ['read'] } });
     const { id } = await subscribe(tenant, receiver.url, { role: 'partner' });
     for (const stage of ['open', 'secret']) await createMany(tenant, 20, { stage });
@@ -208,7 +208,7 @@ if (process.env.DATABASE_URL) {
       await stores.remove();
     });
 
-    test('a replay goes on in another, and everything is sent', async () => {
+    test('a replay continues in another process, and everything is sent', async () => {
       const [first, second] = processes;
       if (first === undefined || second === undefined) return;
       const owner = await createTenant(first.url);

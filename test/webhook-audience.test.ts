@@ -95,7 +95,7 @@ describe('a subscription with a role', () => {
     expect(sent.every(({ body }) => body.data.title === 'last' || body.data.cost > 10)).toBe(true);
   });
 
-  test('obeys the rights that the role has when it is sent, not those of the change', async () => {
+  test('obeys the rights that the role has at the time of sending, not at the time of the change', async () => {
     await partner({});
     const { id } = await subscribe(tenant, receiver.url, { role: 'partner' });
     receiver.answer = async (_, response) => {
@@ -113,7 +113,7 @@ describe('a subscription with a role', () => {
     expect(detail.body).toBe(second?.text as string);
   });
 
-  test('does not send what the role has lost since, nor count it against the receiver', async () => {
+  test('does not send records that the role has lost since, and does not count them against the receiver', async () => {
     await partner({});
     const { id } = await subscribe(tenant, receiver.url, { role: 'partner' });
     receiver.answer = async (_, response) => {
@@ -133,7 +133,7 @@ describe('a subscription with a role', () => {
     expect(titles(await last(2))).toEqual(['seen', 'last']);
   });
 
-  test('a row filter uses the time of the change, and a related record as it is', async () => {
+  test('a row filter uses the time of the change, and a related record as it is now', async () => {
     await createEntity(tenant, 'team', fields('name_of text'));
     await createEntity(tenant, 'job', [
       ...fields('title text', 'at datetime'),
@@ -149,7 +149,7 @@ describe('a subscription with a role', () => {
     expect(titles(await receiver.waitFor(1))).toEqual(['mine']);
   });
 
-  test('does not send what a row filter cannot judge any more, because its field has had another type since', async () => {
+  test('does not send changes that a row filter can no longer judge, because its field got another type since', async () => {
     await partner({});
     receiver.answer = (_, response) => void response.writeHead(500).end();
     const { id } = await subscribe(tenant, receiver.url, { role: 'partner' });
@@ -187,7 +187,7 @@ describe('a subscription with a role', () => {
 });
 
 describe('a subscription with filters', () => {
-  test('sends what matches, and makes no delivery of anything else', async () => {
+  test('sends changes that match, and makes no delivery for others', async () => {
     const { id } = await subscribe(tenant, receiver.url, { filters: 'stage = "won" AND cost >= 5' });
     await createRecord(tenant, RECORDS, { title: 'small', stage: 'won', cost: 4 });
     const record = await createRecord(tenant, RECORDS, { title: 'lost', stage: 'lost', cost: 9 });

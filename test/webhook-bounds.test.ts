@@ -37,7 +37,7 @@ async function subscribeMany(type: string, count = COUNT): Promise<string> {
     select platform.uuidv7(), tenant_id, entity_id, entity, event_types, url || '/' || n
     from platform.webhook_subscriptions, generate_series(2, ${count}::int) as n
     where id = ${id}::uuid`);
-  // A change of a subscription makes the definition list them all.
+  // A change of a subscription makes the definition list all of them.
   expect((await tenant.put(`${SUBSCRIPTIONS}/${id}`, { description: 'one of many' })).status).toBe(200);
   return id;
 }
@@ -60,7 +60,7 @@ async function countDeliveries(): Promise<number> {
   return row?.n ?? 0;
 }
 
-/** So that the deliveries are not sent to the end. */
+/** Keeps the deliveries from being sent to the end. */
 async function unsubscribeAll(): Promise<void> {
   await service.app.db.rows(sql`delete from platform.webhook_subscriptions where tenant_id = ${tenant.id}::uuid`);
 }

@@ -70,7 +70,7 @@ test('a subscription is deleted with its deliveries in statements of at most 1,0
   expect(await outcome()).toEqual([0, [PART, PART, COUNT - 2 * PART]]);
 });
 
-test('an entity is deleted with the deliveries of its changes, and what is not judged yet, in statements of at most 1,000', async () => {
+test('an entity is deleted with the deliveries of its changes, and with unjudged changes, in statements of at most 1,000', async () => {
   const { id } = await subscribe(tenant, 'http://127.0.0.1:59999/hook');
   await addDeliveries(id, COUNT);
   const entity = await service.app.db.first<{ id: string }>(sql`

@@ -264,7 +264,7 @@ describe('several processes', () => {
     expect(list.every(({ status, attempt_count }) => status === 'delivered' && attempt_count === 1)).toBe(true);
   });
 
-  test('deliver what a dead process had claimed, after its lease', async () => {
+  test('deliver the claims of a dead process after its lease', async () => {
     const { id } = await subscribe(tenant, receiver.url);
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
     receiver.answer = (_, response) => void response.writeHead(500).end();

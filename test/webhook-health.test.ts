@@ -92,7 +92,7 @@ describe('health', () => {
     expect((await tenant.get(SUBSCRIPTIONS)).body.data[0].health).toEqual({ state: 'ok' });
   });
 
-  test('what is overdue shows in behindSeconds', async () => {
+  test('overdue deliveries show in behindSeconds', async () => {
     const { id } = await subscribe(tenant, receiver.url);
     await deliver(id, 1);
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: false });
@@ -460,7 +460,7 @@ if (process.env.DATABASE_URL) {
       await stores.remove();
     });
 
-    test('what it was sending is sent by another, long before its leases end', async () => {
+    test('another process sends its deliveries in flight, long before its leases end', async () => {
       const [first, second] = processes;
       if (first === undefined || second === undefined) return;
       const owner = await createTenant(first.url);

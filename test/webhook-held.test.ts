@@ -66,7 +66,7 @@ test('changes wait while a condition does not fit, health says why, and they are
   expect(await healthOf(id)).toMatchObject({ state: 'ok', lastError: null, pending: 0 });
 });
 
-test('what is due when a condition ceases to fit waits too, and is sent when it fits', async () => {
+test('deliveries that are due when a condition ceases to fit wait too, and are sent when it fits again', async () => {
   const { id } = await subscribe(tenant, receiver.url, { role: 'partner', filters: 'cost > 1' });
   await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: false });
   await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
@@ -81,13 +81,13 @@ test('what is due when a condition ceases to fit waits too, and is sent when it 
   await tenant.post(`/api/webhooks/deliveries/${delivery?.id}/redeliver`);
   await until(async () => (await deliveriesOf(tenant, id))[0]?.error?.startsWith('waits') === true);
   expect((await deliveriesOf(tenant, id))[0]).toMatchObject({ status: 'pending', attempt_count: 1 });
-  // What was for the subscription once stays in its log, whatever its filters are now.
+  // Deliveries that the subscription got stay in its log, whatever its filters are now.
   await tenant.put(`${SUBSCRIPTIONS}/${id}`, { filters: 'title = "other"' });
   await receiver.waitFor(2);
   expect((await settledDeliveries(tenant, id, 1))[0]).toMatchObject({ status: 'delivered', attempt_count: 2 });
 });
 
-test('a role that is narrowed sends nothing of what it lost, and one that is gone holds changes', async () => {
+test('a narrowed role sends nothing that it lost, and a deleted role holds changes back', async () => {
   const { id } = await subscribe(tenant, receiver.url, { role: 'partner' });
   expect((await tenant.patch('/api/roles/partner', { name: 'renamed' })).status).toBe(400);
   await partner({ rowFilter: 'cost > 1' });
@@ -129,7 +129,7 @@ test('a subscription whose changes have waited for days is disabled, and says wh
   );
 });
 
-test('tenants take turns: however many subscriptions of one hold changes, those of another are judged after a slice', async () => {
+test('tenants take turns: however many subscriptions of one tenant hold changes back, those of another are judged after a slice', async () => {
   const other = await service.tenant();
   const { app } = service;
   for (const [of, count] of [

@@ -61,7 +61,7 @@ describe('include: previous', () => {
     expect(sent[2].data.cost).toBeNull();
   });
 
-  test('shows of the record before what the role may see, and nothing when it was outside the role’s rows', async () => {
+  test('shows the former record as the role may see it, and nothing when it was outside the role’s rows', async () => {
     await partner({ excludeFields: ['cost'], rowFilter: 'stage = "open"' });
     await subscribe(tenant, receiver.url, { role: 'partner', include: ['previous'], fields: ['title', 'stage'] });
     const record = await createRecord(tenant, RECORDS, { title: 'a', stage: 'draft', cost: 1 });
@@ -84,7 +84,7 @@ describe('include: previous', () => {
     }
   });
 
-  test('shows of the record before what the role may see when it is sent, also again', async () => {
+  test('shows the former record as the role may see it at the time of sending, repetitions included', async () => {
     await partner({});
     const { id } = await subscribe(tenant, receiver.url, { role: 'partner', include: ['previous'] });
     const record = await createRecord(tenant, RECORDS, { title: 'a', cost: 1 });
@@ -100,7 +100,7 @@ describe('include: previous', () => {
 });
 
 describe('include: cursor', () => {
-  test('is the place in the feed after the change: what follows from it are the later changes, once', async () => {
+  test('is the position in the feed after the change: from it the later changes follow, once', async () => {
     await subscribe(tenant, receiver.url, { include: ['cursor'] });
     for (const title of ['a', 'b', 'c']) {
       await createRecord(tenant, RECORDS, { title });
@@ -124,13 +124,13 @@ describe('include: cursor', () => {
     for (const { body } of sent) {
       const later = (await changesSince(body.cursor)).map(({ id }) => id);
       const numberedLater = all.slice(all.indexOf(body.id) + 1);
-      // One that was begun earlier and committed later comes too.
+      // A change that was begun earlier and committed later is delivered too.
       expect(later.filter((id) => numberedLater.includes(id))).toEqual(numberedLater);
       expect([later.includes(body.id), new Set(later).size]).toEqual([false, later.length]);
     }
   });
 
-  test('is the same on every attempt, and one of a role goes on for those who have its rights', async () => {
+  test('is the same on every attempt, and the cursor of a role works for callers with its rights', async () => {
     await partner({ excludeFields: ['cost'] });
     const plain = await subscribe(tenant, receiver.url, { include: ['cursor', 'previous'] });
     receiver.answer = (_, response) => void response.writeHead(receiver.received.length === 0 ? 500 : 200).end();
@@ -146,12 +146,12 @@ describe('include: cursor', () => {
     expect(asRole.body.data.items.map(({ event, data }: Json) => [event, data.title])).toEqual([
       ['record.created', 'c'],
     ]);
-    // Whoever sees more is told to read again, as with any cursor of somebody else.
+    // A caller that sees more is told to read again, as with any cursor of another caller.
     expect((await changesSince(cursor)).map(({ event }) => event)).toEqual(['rights.changed', 'record.created']);
   });
 });
 
-test('include names previous, cursor or both, is shown as it is, and null ends it', async () => {
+test('include names previous, cursor or both, is shown as given, and null removes it', async () => {
   const { id } = await subscribe(tenant, receiver.url, { include: ['cursor', 'previous', 'cursor'] });
   const at = `${SUBSCRIPTIONS}/${id}`;
   expect((await tenant.get(at)).body.data.include).toEqual(['previous', 'cursor']);

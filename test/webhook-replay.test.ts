@@ -48,7 +48,7 @@ test('all deliveries of a span are sent again, in order for each record and with
   expect(await settledDeliveries(tenant, id, 150)).toHaveLength(150);
 });
 
-test('only what has failed, when asked so, and only of the span', async () => {
+test('only failed deliveries, on request, and only of the span', async () => {
   receiver.answer = ({ body }, response) => void response.writeHead(body.data.title === 'good' ? 200 : 500).end();
   const { id } = await subscribe(tenant, receiver.url);
   for (const title of ['good', 'bad', 'worse']) {
@@ -154,7 +154,7 @@ test('one replay of a subscription at a time, of an active one, within the limit
   await service.app.db.rows(sql`
     insert into platform.webhook_replays (subscription_id, tenant_id, from_at, to_at, is_of_failed, position, last_id)
     values (${id}::uuid, ${service.app.db.id}::uuid, now(), now() + interval '1 day', false, ${id}::uuid, ${id}::uuid)`);
-  // The replay that has nothing to send ends soon, so that this one may come too late.
+  // A replay with nothing to send ends soon, so this one may come too late.
   const second = await refusal({ from: LONG_AGO, status: 'all' });
   expect([
     [409, 'the subscription is being replayed already'],
@@ -204,7 +204,7 @@ test('since a cursor of the feed: the deliveries of later changes, each once', a
   expect((await replay(id, { since: cursorOf('a'), status: 'failed' })).body.data).toEqual({ queued: 0 });
 });
 
-test('since a cursor takes what was written earlier and committed later', async () => {
+test('since a cursor includes changes that were written earlier and committed later', async () => {
   const { id } = await subscribe(tenant, receiver.url);
   const titlesOfAll = Array.from({ length: 40 }, (_, i) => String(i));
   const cursors: string[] = [];

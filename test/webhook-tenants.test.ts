@@ -13,7 +13,7 @@ import { type Json, startService, type TestService, type TestTenant } from './su
 
 const RECORDS = '/api/entities/task/records';
 const DAY_MS = 86_400_000;
-/** Each waits or has ended in another way: status, error, attempts, and when it is due, in milliseconds from now. */
+/** Deliveries in different states: status, error, attempts, and the time until due in milliseconds. */
 const STATES = [
   ['pending', null, 0, 0],
   ['pending', 'quota_exceeded', 0, 3_600_000],
@@ -69,7 +69,7 @@ test('deliveries of another tenant under the id of a subscription are neither sh
   const replayed = await tenant.post(`${SUBSCRIPTIONS}/${id}/replay`, { from: '2001-01-01T00:00:00Z', status: 'all' });
   expect(replayed.body.data).toEqual({ queued: 1 });
   await receiver.waitFor(2);
-  // Neither do they hold up what follows of the record.
+  // They do not delay the record's later deliveries either.
   await tenant.patch(`${RECORDS}/${record.id}`, { title: 'two' });
   await receiver.waitFor(3);
   expect(await settledDeliveries(tenant, id, 2)).toHaveLength(2);

@@ -214,7 +214,7 @@ describe('a connection', () => {
     await until(() => open.size === 0, 10 * idleMs);
   });
 
-  test('is not kept beyond what a subscription and a tenant may have', async () => {
+  test('is not kept beyond the limits of a subscription and of a tenant', async () => {
     const held: Socket[] = [];
     const { port, open } = await receiver((socket) => void held.push(socket));
     const connections = newConnections();

@@ -165,7 +165,7 @@ test('a socket whose tenant is deleted meanwhile is closed, to connect again, an
   void ended.finally(() => {
     isOpen = false;
   });
-  // Another process goes on with the definitions from before for a moment.
+  // For a moment, another process continues with the previous definitions.
   while (isOpen) {
     socket.send({ type: 'subscribe', entity: 'notes' });
     await Bun.sleep(100);

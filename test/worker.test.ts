@@ -88,7 +88,7 @@ test('stopping aborts the signal and waits for the current round', async () => {
   expect(isStopped).toBe(true);
 });
 
-test('what fails again and again is tried at doubling intervals, and a cause is logged when it changes', () => {
+test('a round that fails repeatedly is tried at doubling intervals, and a cause is logged when it changes', () => {
   const retries = new Retries(5_000, 300_000);
   const due = (now: number): string[] => retries.due(['a', 'b'], (key) => key, now);
   const refused = new Error('refused');
@@ -107,7 +107,7 @@ test('what fails again and again is tried at doubling intervals, and a cause is 
   retries.succeeded('a');
   expect(due(at)).toEqual(['a', 'b']);
   retries.failed('a', refused, at);
-  // No longer tried, and tried once more much later: as if for the first time.
+  // Not tried for a long time, and then tried again: as if for the first time.
   retries.due(['b'], (key) => key, at);
   expect(due(at)).toEqual(['a', 'b']);
 });

@@ -29,7 +29,7 @@ export async function lockRole(tx: Tx, tenant: Schema, name: string): Promise<vo
   }
 }
 
-/** As `lockRole`, by the role's id. */
+/** Like `lockRole`, by the role's id. */
 export async function lockRoleById(tx: Tx, { schema }: Schema, id: string): Promise<void> {
   const row = await tx.first(sql`
     select from ${identifier(schema, 'roles')} where id = ${id}::uuid for key share`);

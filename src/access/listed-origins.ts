@@ -24,7 +24,7 @@ class ListedOrigins {
   /** How many changes of lists have been announced, and the number of the last change of each tenant. */
   #changes = 0;
   readonly #lastOf = new Map<string, number>();
-  /** In the order of their last use. */
+  /** Origins that were listed, in the order of their last use. */
   readonly #lastKnown = new Set<string>();
 
   constructor(private readonly app: App) {

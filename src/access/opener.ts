@@ -10,7 +10,7 @@ export type Opener =
   | { kind: 'token'; claims: Claims }
   | { kind: 'super_admin'; tenantId: string };
 
-/** What a stream is narrowed to; null does not narrow. */
+/** The restrictions of a stream; null does not restrict. */
 export interface Narrowing {
   entities: readonly string[] | null;
   events: readonly string[] | null;

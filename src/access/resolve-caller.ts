@@ -64,7 +64,7 @@ const API_CALLER = { email: null, isTenantAdmin: false, triggeredBy: 'api' } as 
 // Keys and sessions, which are found by their hash.
 
 interface StoredRow {
-  /** In hexadecimal. */
+  /** The hash in hexadecimal. */
   hash: string;
   id: string;
   tenant_id: string;
@@ -260,7 +260,7 @@ async function userCaller(app: App, tenant: Tenant, claims: Claims): Promise<Ten
   return { ...API_CALLER, ...known, ...(session === undefined ? {} : { session }) };
 }
 
-/** Tokens of a revoked bot stay valid until they expire; those of a deleted tenant do not. */
+/** The caller of a bot's token. Tokens of a revoked bot stay valid until they expire; tokens of a deleted tenant do not. */
 async function botCaller(app: App, tenant: Tenant, { subject }: Claims): Promise<TenantCaller> {
   const bot = await cachesOf(app).bots.get(subject, () =>
     app.db.first<BotRow>(sql`

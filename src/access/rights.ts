@@ -6,7 +6,7 @@
 export type Operation = 'read' | 'create' | 'update' | 'delete';
 export const OPERATIONS: readonly Operation[] = ['read', 'create', 'update', 'delete'];
 
-/** What a caller may do in its tenant. */
+/** The rights of a caller in its tenant. */
 export interface Rights {
   /** Tenant admins: everything is granted and nothing is hidden. */
   readonly isUnlimited: boolean;

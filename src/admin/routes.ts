@@ -1,5 +1,5 @@
-// The routes of admin sessions and `whoami`, with those of tenants.
-// A session's token acts as the admin of its tenant for 12 hours, or until the session is ended.
+// The routes of admin sessions, of `whoami` and of tenants. A session's token acts as the admin of its tenant for 12 hours, or
+// until the session is ended.
 // Contract: decisions#tenants.
 import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';

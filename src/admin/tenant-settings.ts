@@ -46,7 +46,7 @@ const customDomainVerified = Type.Optional(
 export const OperatorSettings = closed({ ...SETTINGS, customDomainVerified }, { $id: 'OperatorSettings' });
 export type OperatorSettings = Static<typeof OperatorSettings>;
 
-/** The settings as they are stored; the domain has columns of its own for its verification. */
+/** The settings as they are stored; the verification of the domain has separate columns. */
 export function storedSettings(settings: OperatorSettings | null | undefined): TenantSettings {
   const { customDomain, customDomainVerified: _, ...switches } = settings ?? {};
   return customDomain === undefined ? switches : { ...switches, customDomain: customDomain?.toLowerCase() ?? null };

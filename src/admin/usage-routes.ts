@@ -1,4 +1,4 @@
-// The routes that show usage: a tenant's own for its admins, and that of one tenant or all for operators.
+// The routes that show usage: of their own tenant for tenant admins, and of one tenant or all for operators.
 // Failures: 400 for a range of days that is not kept, 404 for an unknown tenant.
 // Contract: neighbours#usage-and-quotas.
 import { Type } from '@sinclair/typebox';

@@ -1,6 +1,6 @@
-// The one judge of what a change is for somebody who sees some records of an entity: those that the role's row filter, and
-// the view or the filters, admit. Every output that shows changes asks it. By the kind of change, and whether the record is
-// seen before and after it; anything else is nothing:
+// Decides what a change is for a caller who sees only some records of an entity: the ones that the role's row filter, and the
+// view or the filters, admit. Every output that shows changes uses this decision. It depends on the kind of change, and on
+// whether the record is seen before and after it; in any case that is not listed, the caller is shown nothing:
 //   created, -   yes: created     updated, yes yes: updated     deleted, yes  -: deleted
 //   updated, no  yes: updated without transitions, entered with them
 //   updated, yes  no: nothing without transitions, left with them

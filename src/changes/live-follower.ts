@@ -34,7 +34,7 @@ export interface FollowedStream extends PageReceiver {
 export interface Following {
   cursor: ChangesCursor;
   wanted: Wanted;
-  /** Whether each event has a cursor of its own. */
+  /** Whether each event has its own cursor. */
   hasCursors: boolean;
   /** Events of a page. */
   limit: number;

@@ -119,7 +119,7 @@ export class EventReader {
     if (entity === null || (entities !== null && !entities.has(entity))) return null;
     const readers = payload?.readers;
     const wasReader = Array.isArray(readers) && readers.includes(readerOf(this.caller));
-    // Of an entity that is gone, another one may have the name.
+    // Another entity may now have the name of a dropped one.
     const isThere = this.catalog.byId.has(event.entityId ?? '');
     if (view === null && !wasReader && !allows(this.caller.rights, 'read', isThere ? entity : '*')) return null;
     if (this.#seesChanged(event, entity)) return { type: DEFINITION_CHANGED, entity, data: { entity } };

@@ -37,7 +37,7 @@ export async function startProgress(output: Output, total: number | null): Promi
   };
 }
 
-/** The same bytes, counted as they are consumed. */
+/** Passes the bytes on, and counts them as they are consumed. */
 export async function* counted(
   bytes: AsyncIterable<Uint8Array>,
   count: (length: number) => void,

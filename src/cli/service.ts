@@ -69,7 +69,7 @@ export class Service {
   async download(path: string, query: Query = {}): Promise<AsyncIterable<Uint8Array>> {
     const silence = new Deadline(this.signal);
     const response = await this.#reached(this.client.fetch('GET', path, { signal: silence.signal, query }));
-    return heard(bytesOf(response), silence, SILENCE_MS);
+    return withSilenceLimit(bytesOf(response), silence, SILENCE_MS);
   }
 
   /** Adds to the error which address could not be reached, since each profile has its own. */
@@ -92,8 +92,8 @@ export class Service {
 
 const SILENCE_MS = 120_000;
 
-/** The same bytes; the wait for each chunk has a deadline, which cancels the request. */
-export async function* heard(
+/** Passes the bytes on. The wait for each chunk has a deadline, which cancels the request. */
+export async function* withSilenceLimit(
   bytes: AsyncIterable<Uint8Array>,
   silence: Deadline,
   silenceMs: number,

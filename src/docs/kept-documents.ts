@@ -23,7 +23,7 @@ interface Entry {
 }
 
 export class KeptDocuments {
-  /** In the order of use: the entry used last is last. */
+  /** The entries in the order of use: the one used last is last. */
   readonly #entries = new Map<string, Entry>();
 
   /** The document, built unless it is cached. A failure is not cached. */

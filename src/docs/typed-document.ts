@@ -86,8 +86,8 @@ export interface Template {
 }
 
 /**
- * Takes the generic record operations out of the document. Their parameters become components that all entities share. `isLimited`:
- * whether the caller has rate limits of its own, whose headers are then stated.
+ * Takes the generic record operations out of the document. Their parameters become components that all entities share.
+ * `isLimited`: whether the caller has its own rate limits, whose headers are then stated.
  */
 export function takeTemplates(document: JsonSchema, isLimited: boolean): Template[] {
   const paths = document.paths as Paths;

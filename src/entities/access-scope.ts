@@ -19,10 +19,10 @@ export interface AccessScope {
   readonly fields: readonly Field[];
   /** The condition that a row must match to be visible; null when all rows are. */
   readonly rowFilter: Expression | null;
-  /** What the caller may name in filters and sort keys. */
+  /** The names that the caller may use in filters and sort keys. */
   readonly names: Names;
   isVisible(field: Field): boolean;
-  /** Of tenant admins: nothing is hidden, and no change of roles will hide anything. */
+  /** True for tenant admins: nothing is hidden, and no change of roles will hide anything. */
   isUnlimited: boolean;
 }
 

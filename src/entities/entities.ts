@@ -25,7 +25,7 @@ import { requireFieldsFit, requireIndexesFit } from './definition-size.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
 import { definitionValues, fieldOf, readFields } from './field-input.ts';
 import { createIndex, fieldIndexCount, type IndexedEntity, requiredIndexes } from './indexes.ts';
-import { matchAhead, using } from './patterns.ts';
+import { matchAhead, withKnownMatches } from './patterns.ts';
 
 /** The entities that the caller may read. */
 export async function listEntities(app: App, caller: TenantCaller): Promise<EntityView[]> {
@@ -88,7 +88,7 @@ export async function createEntity(app: App, caller: TenantCaller, body: NewEnti
     if (catalog.byName.size >= LIMITS.entity.perTenantMax) {
       throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
     }
-    const drafts = using(matches, () => readFields(body, { catalog, self: { id, name } }));
+    const drafts = withKnownMatches(matches, () => readFields(body, { catalog, self: { id, name } }));
     const fields = drafts.map((draft, i) => fieldOf(draft, newId(), `f${i + 1}`, i + 1));
     const declared = readIndexes(fields, indexes);
     await insertEntity(tx, tenant, { id, name, label, description, searchFolding, fields, indexes: declared });
@@ -202,7 +202,7 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
   return id;
 }
 
-/** In a dry run the table stays: dropping it would hold up its readers and writers. */
+/** In a dry run the table stays: dropping it would block its readers and writers. */
 async function dropRecordTable(tx: Tx, { schema, tableName, table }: Entity): Promise<void> {
   if (tx.dryRun !== undefined) return;
   await cancelWaitingBuilds(tx, schema, tableName);

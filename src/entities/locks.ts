@@ -1,6 +1,6 @@
-// How many locks of Postgres a call on an entity takes: a statement locks every table that it names, with all of its indexes, until
-// its transaction ends. A write locks the records that its relations point at, a condition follows them, and a deletion looks
-// for what refers to the record. The pools let few calls with many locks run at once (runtime/postgres/lock-room.ts).
+// Estimates how many locks of Postgres a call on an entity takes: a statement locks every table that it names, and all its
+// indexes, until its transaction ends. A write locks the targets of its relations, a condition follows relations, and a deletion
+// looks for referring records. The pools let few calls with many locks run at once (runtime/postgres/lock-room.ts).
 // Contract: neighbours#the-database.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -9,19 +9,19 @@ import { type Catalog, catalogOf } from './catalog.ts';
 import type { Entity } from './field.ts';
 import { indexCount } from './indexes.ts';
 
-/** The table, its primary key, and the index of its search. */
+/** Locks of a table besides its fields' indexes: the table, its primary key, and its search index. */
 const OF_TABLE = 3;
 
 interface Locks {
-  /** Of a read or a write. */
+  /** The locks of a read or a write. */
   using: number;
-  /** Of a deletion, with all that cascades lead to; computed when it is first needed. */
+  /** The locks of a deletion, including all entities that cascades reach; computed when first needed. */
   deleting: number | undefined;
 }
-/** Entities live as long as their catalog. */
+/** Known numbers; an entry lives as long as the entity's catalog. */
 const known = new WeakMap<Entity, Locks>();
 
-/** What follows in the current work uses records of the entity, or deletes some. */
+/** Announces that the current work will use records of the entity, or delete some. */
 export function noteLocks(catalog: Catalog, entity: Entity, isDeletion = false): void {
   let locks = known.get(entity);
   if (locks === undefined) {
@@ -32,7 +32,10 @@ export function noteLocks(catalog: Catalog, entity: Entity, isDeletion = false):
   willLock(Math.max(locks.using, (isDeletion && locks.deleting) || 0));
 }
 
-/** The same for the entity of a path, before a transaction is opened, in which it would be known too late. */
+/**
+ * Like `noteLocks`, by the entity's name. Must be called before a transaction is opened: in the transaction it would be too
+ * late.
+ */
 export async function noteLocksOf(
   app: App,
   { tenant }: TenantCaller,
@@ -60,7 +63,7 @@ function withTargets(catalog: Catalog, entity: Entity): Set<Entity> {
   return found;
 }
 
-/** What refers to the entity, and so on for what is deleted with its records. */
+/** The entity and its referring entities, and those of every entity whose records cascades delete. */
 function withReferring(catalog: Catalog, entity: Entity): Set<Entity> {
   const found = new Set([entity]);
   const doomed = new Set([entity]);

@@ -26,7 +26,7 @@ export function retypedIn(entity: Entity, condition: Expression): readonly Retyp
   );
 }
 
-/** The condition that an image of this time meets if it surely met this one. ISO 8601. */
+/** A condition that an image from the time `at` (ISO 8601) meets only if it surely met the given condition. */
 export function surelyAt(entity: Entity, condition: Expression, at: string): Expression {
   const { retyped, forSlots } = formsOf(entity, condition);
   const unknown = retyped.filter(({ slotAt }) => Date.parse(slotAt) > Date.parse(at)).map(({ slot }) => slot);
@@ -38,7 +38,7 @@ export function surelyAt(entity: Entity, condition: Expression, at: string): Exp
   return form;
 }
 
-/** The same for the last images of deleted records. */
+/** Like `surelyAt`, for the last images of deleted records. */
 export function surelyWhenDeleted(entity: Entity, condition: Expression): Expression {
   const { retyped } = formsOf(entity, condition);
   return surely(condition, false, (field) => {
@@ -51,7 +51,7 @@ export function surelyWhenDeleted(entity: Entity, condition: Expression): Expres
 
 interface Forms {
   retyped: readonly RetypedField[];
-  /** By the slots of the fields that are not known. */
+  /** The rewritten conditions, by the slots of the unknown fields. */
   forSlots: Map<string, Expression>;
 }
 
@@ -63,7 +63,10 @@ function formsOf(entity: Entity, condition: Expression): Forms {
   return known;
 }
 
-/** `isOwnKnown` is the condition that a field of the record itself is known; null when it always is. */
+/**
+ * Rewrites a condition so that it is met only if it surely was. `isOwnKnown` is the condition that a field of the record itself
+ * is known; null when it always is.
+ */
 function surely(
   expression: Expression,
   isNegated: boolean,
@@ -74,14 +77,16 @@ function surely(
     return { ...expression, parts: expression.parts.map((part) => surely(part, isNegated, isOwnKnown)) };
   }
   const { subject } = expression;
-  // Without its target a comparison fails, which is the other way round only under NOT.
+  // A comparison without its target fails, which is the safe result except under NOT.
   const isKnown = and(isOwnKnown(ownField(subject)), isNegated ? isTargetThere(subject) : null);
   if (isKnown === null) return expression;
   const otherwise: Expression = isNegated ? { kind: 'not', part: isKnown } : isKnown;
   return { kind: isNegated ? 'or' : 'and', parts: [expression, otherwise] };
 }
 
-/** Null for a comparison that follows no relation. */
+/**
+ * The condition that the target of the relation exists, or that there is none; null for a comparison that follows no relation.
+ */
 function isTargetThere({ through }: Subject): Expression | null {
   if (through === null) return null;
   const found: Comparison = {

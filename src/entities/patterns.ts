@@ -72,11 +72,11 @@ function problemOf(pattern: string, matches: boolean): string | undefined {
 
 /** Runs `parse`, which parses these values or definitions with these patterns. Slow matches run before it. */
 export function withMatches<T>(values: readonly PatternValue[], parse: () => T): T | Promise<T> {
-  return values.every(isQuick) ? parse() : matchAhead(values).then((matches) => using(matches, parse));
+  return values.every(isQuick) ? parse() : matchAhead(values).then((matches) => withKnownMatches(matches, parse));
 }
 
 /** Runs parsers of values that `matchAhead` has matched. */
-export function using<T>(matches: Matches, parse: () => T): T {
+export function withKnownMatches<T>(matches: Matches, parse: () => T): T {
   current = matches;
   try {
     return parse();
@@ -151,19 +151,19 @@ const programs = new Programs(COMPILED_MAX);
 
 /** The size of a pattern's program, from the pattern thread unless it is known or compiles quickly. */
 async function learnSize(source: string): Promise<number | string> {
-  const known = sizes.get(source) ?? estimate(source);
+  const known = sizes.get(source) ?? estimatedProblem(source);
   if (known !== undefined || isSimple(source)) return sizeOf(source);
   const { size } = await runInThread(source, null);
   return keepSize(source, size);
 }
 
 function sizeOf(source: string): number | string {
-  const known = sizes.get(source) ?? estimate(source);
+  const known = sizes.get(source) ?? estimatedProblem(source);
   return known ?? keepSize(source, programs.get(source)?.size ?? null);
 }
 
 /** Why the pattern will have too many instructions. */
-function estimate(source: string): string | undefined {
+function estimatedProblem(source: string): string | undefined {
   const isShort = source.length <= LIMITS.pattern.sourceMax;
   return isShort && expandedSize(source) <= EXPANDED_MAX ? undefined : tooLarge(`more than ${EXPANDED_MAX}`);
 }

@@ -190,7 +190,7 @@ async function advance(app: App, rebuild: Rebuild, afterId: string | null, s: nu
   return kept !== undefined;
 }
 
-/** From now on searches use the new terms; the new version invalidates cached totals. */
+/** Ends the rebuild: from now on searches use the new terms, and the new version invalidates cached totals. */
 async function finish(app: App, tenant: Tenant, rebuild: Rebuild): Promise<void> {
   await withDefinitionLock(app, tenant, (lock) =>
     lock.transaction(async (tx) => {

@@ -96,12 +96,12 @@ function textMaxOf(field: Field): number | null {
 
 /** A stored value of `from` in the stored form of `to`, which must accept it. */
 export function convertValue(from: Field, to: Field, value: unknown): Parsed {
-  const converted = converts(from, to, value);
+  const converted = convertedInput(from, to, value);
   return converted === undefined ? { problem: `cannot be converted to ${to.type}` } : parseInput(to, converted);
 }
 
 /** The input for the parser of `to` that stands for a stored value of `from`; undefined when there is none. */
-function converts(from: Field, to: Field, value: unknown): unknown {
+function convertedInput(from: Field, to: Field, value: unknown): unknown {
   const isSameTarget = from.targetId === null || to.targetId === null || from.targetId === to.targetId;
   const convert = from.type === to.type ? (same: unknown) => same : specOf(to).convertsFrom[from.type];
   return isSameTarget ? convert?.(value) : undefined;
@@ -110,7 +110,7 @@ function converts(from: Field, to: Field, value: unknown): unknown {
 /** The value that `convertValue` will match against the pattern of `to`. */
 export function conversionValue(from: Field, to: Field, value: unknown): PatternValue {
   const { pattern, maxLength } = to;
-  return { pattern, maxLength, value: pattern === undefined ? null : converts(from, to, value) };
+  return { pattern, maxLength, value: pattern === undefined ? null : convertedInput(from, to, value) };
 }
 
 function isRequired({ required, next }: Field): boolean {

@@ -4,7 +4,7 @@
 // Contract: neighbours#fair-shares, decisions#events.
 import { includes, type NumberRanges } from './number-ranges.ts';
 
-/** What a leader has relayed: everything up to `readTo`, except the missing numbers and those of `pending`. */
+/** The events that a leader has relayed: everything up to `readTo`, except the missing numbers and the numbers in `pending`. */
 export interface RelayPosition {
   watermark: number;
   readTo: number;
@@ -24,7 +24,7 @@ interface TenantBacklog {
 const COMPACT_AT = 10_000;
 
 export class Backlog {
-  /** In the order in which the tenants are served. */
+  /** The backlogs, in the order in which the tenants are served. */
   readonly #tenants = new Map<string, TenantBacklog>();
   #size = 0;
 

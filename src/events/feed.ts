@@ -166,12 +166,12 @@ export async function readStep(
     )
     select s.seq as start, e.*
     from start as s
-    left join (${fitting(wanted, BY_TENANT, size)}) as e on true
+    left join (${selectFitting(wanted, BY_TENANT, size)}) as e on true
     order by e.n`;
   const rows = await rowsByIndex<StepRow>(app, statement, received);
   const [first] = rows;
   if (first === undefined) return { events: [], readTo: null };
-  const { events, hasMore } = fitted(rows, size);
+  const { events, hasMore } = fittingEvents(rows, size);
   const readTo = hasMore ? (events.at(-1)?.seq ?? first.start - 1) : first.start + stepNumbers - 1;
   return { events, readTo: !hasMore && readTo >= until.last ? null : readTo };
 }
@@ -180,7 +180,7 @@ export async function readStep(
  * The first of the `wanted` events, in this order, that fit into a step: each with its position `n` and the number of events
  * found. When none fits, a single row without an event says so.
  */
-export function fitting(wanted: Sql, order: Sql, { bytes, atLeast }: StepSize): Sql {
+export function selectFitting(wanted: Sql, order: Sql, { bytes, atLeast }: StepSize): Sql {
   const size = sql`${eventSize(sql`w`)} + ${storedSize(sql`w.old`)}`;
   return sql`
     select m.n::int, m.found::int, f.*
@@ -196,11 +196,11 @@ export function fitting(wanted: Sql, order: Sql, { bytes, atLeast }: StepSize): 
     where m.total <= ${bytes}::int or m.n = 1`;
 }
 
-/** A row of `fitting`. */
+/** A row of `selectFitting`. */
 export type FittedRow = { found: number | null } & (StoredFeedEvent | { id: null });
 
-/** The events of the rows of `fitting`, and whether more may follow. */
-export function fitted(rows: readonly FittedRow[], size: StepSize): { events: FeedEvent[]; hasMore: boolean } {
+/** The events of the rows of `selectFitting`, and whether more may follow. */
+export function fittingEvents(rows: readonly FittedRow[], size: StepSize): { events: FeedEvent[]; hasMore: boolean } {
   const events = rows.filter((row) => row.id !== null).map(toFeedEvent);
   return { events, hasMore: events.length >= size.events || events.length < (rows[0]?.found ?? 0) };
 }

@@ -19,7 +19,7 @@ const LOOK_BACK = 50_000;
 export interface Cursor {
   readTo: number;
   missing: readonly MissingNumbers[];
-  /** Where the last leader stopped; null once that has been passed. */
+  /** The position where the last leader stopped; null once it has been passed. */
   resumed: RelayPosition | null;
 }
 

@@ -1,5 +1,5 @@
-// The metric of the relay's lag: the age of the oldest committed event that has not been relayed, 0 when all have, or when
-// no stream is open anywhere and nothing needs to be relayed. The leader knows exactly what it has relayed, so only its
+// The metric of the relay's lag: the age of the oldest committed event that has not been relayed, 0 when all have, or when no
+// stream is open anywhere and nothing needs to be relayed. The leader knows exactly which events it has relayed, so only its
 // process shows a value; if the leader has died and nothing has taken over, every process shows one.
 // Contract: neighbours#who-does-what.
 import type { App } from '../app.ts';

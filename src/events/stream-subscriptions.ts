@@ -8,7 +8,7 @@ import { SerialQueue } from '../runtime/concurrency.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
 
-/** In place of an entity's name: all events of the tenant, including those without an entity. */
+/** Stands for an entity's name: all events of the tenant, including events without an entity. */
 export const ALL_ENTITIES = '';
 
 /** The broker channel for the message that a process has new subscriptions. */

@@ -1,4 +1,4 @@
-// What the relay knows of the tenants' live streams: the last entry of each, which the next entry names, and the bytes of the
+// The relay's knowledge of the tenants' live streams: the last entry of each, which the next entry names, and the bytes of the
 // kept entries, so that neither one tenant's stream nor all streams together fill the broker. Readers that have not read an
 // entry when it is dropped see a gap, and close. The entries of an earlier leader have unknown sizes: only as many are kept as
 // surely fit.

@@ -35,7 +35,7 @@ export interface Related {
   rowFilter: Expression | null;
 }
 
-/** What a caller may name in an expression, and the values of its variables. */
+/** The names that a caller may use in an expression, and the values of its variables. */
 export interface Names {
   /** Undefined for an unknown field and for a hidden one: both fail alike. */
   field(key: string): FieldRef | undefined;

@@ -11,7 +11,7 @@ interface OperatorSpec {
   matchesNull: boolean;
   /** Whether a stored value, never null, matches. */
   matches(type: ValueType, stored: unknown, values: readonly Value[]): boolean;
-  /** The same in SQL. For a missing value that does not match, it may be null instead of false. */
+  /** `matches` in SQL. For a missing value that does not match, it may be null instead of false. */
   condition(type: ValueType, column: Sql, values: readonly Value[]): Sql;
   /** The operator that matches exactly the values that this one does not, null included. */
   opposite?: Operator;

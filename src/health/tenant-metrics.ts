@@ -163,7 +163,7 @@ function zeros(): number[] {
   return FAMILIES.map(() => 0);
 }
 
-/** A slug has no colon, so a tenant called `other` keeps a series of its own. */
+/** A slug has no colon, so a tenant called `other` keeps a separate series. */
 function labelOf(slug: string): string {
   return slug === OTHER ? `slug:${slug}` : slug;
 }

@@ -108,7 +108,7 @@ export async function listDeleted(
   const rows = found.slice(0, limit);
   const records = rows.map((row) => shape(row, entity, fields));
   await resolveRelations(app, caller, entity, fields, records, depthOf(input), received);
-  // A field with the name of a deletion field hides the deletion field.
+  // These replace the values of fields that have the same names.
   const items = records.map((record, i) =>
     Object.assign(record, { deletedAt: rows[i]?.deleted_at ?? '', deletedBy: rows[i]?.deleted_by ?? null }),
   );

@@ -15,7 +15,7 @@ import { sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 
 /** The values to write, by field key, including hidden fields; null clears a value. */
-interface Restored {
+interface ValuesToRestore {
   id: string;
   body: JsonObject;
   /** Whether the record does not exist now, so that all its fields are written. */
@@ -26,7 +26,7 @@ interface Restored {
 export async function requireNothingInTheWay(
   writing: Writing,
   scope: AccessScope,
-  restored: Restored,
+  restored: ValuesToRestore,
 ): Promise<SlotValues> {
   const { entity } = scope;
   const { body, isNew } = restored;

@@ -70,7 +70,7 @@ export async function restoreRecord(
     if (tx === null) throw new Error('a restore runs in a transaction');
     const restore = { writing: { ...writing, tx }, scope, id, version, versions };
     const row = await lockRow(tx, scope, id);
-    return row === undefined ? comeBack(restore) : changeBack(restore, row);
+    return row === undefined ? bringBack(restore) : changeBack(restore, row);
   });
 }
 
@@ -96,7 +96,7 @@ async function changeBack(restore: Restore, before: RecordRow): Promise<Written 
 /**
  * For a deleted record: brings it back with its last values, and with the version's values in the fields that the caller sees.
  */
-async function comeBack(restore: Restore): Promise<Written | null> {
+async function bringBack(restore: Restore): Promise<Written | null> {
   const { writing, scope, id, versions } = restore;
   const { caller, tx } = writing;
   const { entity } = scope;

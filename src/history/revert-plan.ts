@@ -28,7 +28,7 @@ const DAY_MS = 86_400_000;
 const PART_BYTES = 8_388_608;
 
 /** A record and its changes in the span, taken from the first and the last of its events there. */
-export interface Touched {
+export interface TouchedRecord {
   recordId: string;
   entityId: string;
   entity: string;
@@ -91,7 +91,7 @@ type TouchedRow = [
   ...[firstVersion: number, lastType: RecordEventType, lastVersion: number, changes: number, events: number],
 ];
 
-export function touchedIn(part: TouchedPart): Touched[] {
+export function touchedIn(part: TouchedPart): TouchedRecord[] {
   return (JSON.parse(part) as TouchedRow[]).map(
     ([
       recordId,
@@ -122,7 +122,11 @@ export function touchedIn(part: TouchedPart): Touched[] {
 }
 
 /** The undo of each record. Rejects with `PartTooLarge`. */
-export async function undosOf(app: App, catalog: Catalog, records: readonly Touched[]): Promise<Map<Touched, Undo>> {
+export async function undosOf(
+  app: App,
+  catalog: Catalog,
+  records: readonly TouchedRecord[],
+): Promise<Map<TouchedRecord, Undo>> {
   const max = records.length === 1 ? Number.POSITIVE_INFINITY : PART_BYTES;
   const budget = new ByteBudget(max, () => new PartTooLarge());
   const times = records.map(({ firstAt }) => firstAt);
@@ -147,7 +151,7 @@ export async function undosOf(app: App, catalog: Catalog, records: readonly Touc
     for (const row of rows) current.set(row.id, row);
   }
   const others = await changedByOthers(app, catalog, records, current);
-  const undos = new Map<Touched, Undo>();
+  const undos = new Map<TouchedRecord, Undo>();
   for (const record of records) {
     // Long values are compared as JSON.
     await giveWay();
@@ -165,7 +169,7 @@ export async function undosOf(app: App, catalog: Catalog, records: readonly Touc
 async function changedByOthers(
   app: App,
   catalog: Catalog,
-  records: readonly Touched[],
+  records: readonly TouchedRecord[],
   current: ReadonlyMap<string, RecordRow>,
 ): Promise<Set<string>> {
   const unclear = records.filter((record) => !isLast(record, current.get(record.recordId)) || !isWhole(record));
@@ -191,7 +195,7 @@ async function changedByOthers(
 }
 
 function undoOf(
-  record: Touched,
+  record: TouchedRecord,
   entity: Entity | undefined,
   first: FeedEvent | undefined,
   row: RecordRow | undefined,
@@ -203,7 +207,7 @@ function undoOf(
   if (!wasThere && row === undefined) return { kind: 'skip' };
   if (first.erased !== undefined) return { kind: 'conflict', reason: 'its values have been erased' };
   if (wasThere && first.before === null) return { kind: 'conflict', reason: 'how it was before is not known' };
-  const body = wasThere && row !== undefined ? bodyBack(entity, row, first) : {};
+  const body = wasThere && row !== undefined ? formerBody(entity, row, first) : {};
   if (wasThere && row !== undefined && Object.keys(body).length === 0) return { kind: 'skip' };
   if (isOthers) return { kind: 'conflict', reason: 'it has been changed since' };
   if (row === undefined) return { kind: 'return', version: record.lastVersion, event: first };
@@ -211,18 +215,18 @@ function undoOf(
 }
 
 /** Whether the record is still as the last event of the span left it. */
-function isLast({ lastType, lastVersion }: Touched, row: RecordRow | undefined): boolean {
+function isLast({ lastType, lastVersion }: TouchedRecord, row: RecordRow | undefined): boolean {
   const isGone = lastType === 'record.deleted';
   return row === undefined ? isGone : !isGone && row.version === lastVersion;
 }
 
 /** Whether all changes of the record from the first to the last are in the span. */
-function isWhole({ firstType, firstVersion, lastVersion, changes }: Touched): boolean {
+function isWhole({ firstType, firstVersion, lastVersion, changes }: TouchedRecord): boolean {
   return changes === lastVersion - firstVersion + (firstType === 'record.deleted' ? 0 : 1);
 }
 
 /** The values by key that undo an event: the former values of all fields that could have one then. */
-export function bodyBack(entity: Entity, row: Pick<RecordRow, 'data'>, { before, at }: FeedEvent): JsonObject {
+export function formerBody(entity: Entity, row: Pick<RecordRow, 'data'>, { before, at }: FeedEvent): JsonObject {
   const body: JsonObject = {};
   for (const { key, slot, slotAt } of entity.fields) {
     if (slotAt !== null && Date.parse(slotAt) > Date.parse(at)) continue;

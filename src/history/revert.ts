@@ -1,8 +1,8 @@
 // Undoes the changes of a span of time, or of an import, newest first: created records are deleted, changed ones get their
-// former values, deleted ones come back. Each undo is a change of its own through the ordinary write path, in batches like
-// those of an import and with the rights that the caller has at that time. A record that somebody changed afterwards is left
-// alone, and so is a created record that others refer to by now. A call ends after a while; calling again continues, since
-// undone records are skipped.
+// former values, deleted ones come back. Each undo is a separate change through the ordinary write path, in batches like those
+// of an import and with the rights that the caller has at that time. A record that somebody changed afterwards is left alone,
+// and so is a created record that others refer to by now. A call ends after a while; calling again continues, since undone
+// records are skipped.
 // Failures: 400, 403, 404.
 // Contract: history#revert.
 import { type Static, Type } from '@sinclair/typebox';
@@ -27,9 +27,9 @@ import { currentWork, forTenant } from '../runtime/work.ts';
 import { inFittingParts } from './fitting-parts.ts';
 import { restoreRecord } from './restore.ts';
 import {
-  bodyBack,
-  type Touched,
+  formerBody,
   type TouchedPart,
+  type TouchedRecord,
   touchedIn,
   touchedRecords,
   type Undo,
@@ -151,7 +151,7 @@ async function conditionOf(
 }
 
 /** Consecutive records of one entity that are undone in the same way. */
-type Run = { entityName: string; kind: Undo['kind']; undos: [Touched, Undo][] };
+type Run = { entityName: string; kind: Undo['kind']; undos: [TouchedRecord, Undo][] };
 
 class Revert {
   readonly result: Reverted = { reverted: 0, conflicts: [], conflictCount: 0, skipped: 0, hasMore: false };
@@ -169,7 +169,7 @@ class Revert {
     return this.result;
   }
 
-  async #undo(records: readonly Touched[]): Promise<void> {
+  async #undo(records: readonly TouchedRecord[]): Promise<void> {
     const caller = requireTenantAdmin(await this.callerNow());
     const writer = { ...caller, triggeredBy: 'system' } as const;
     const catalog = await catalogOf(this.app, caller.tenant);
@@ -208,14 +208,14 @@ class Revert {
       versions: undo.kind === 'update' || undo.kind === 'delete' ? [undo.version] : null,
     }));
     const outcomes = await applyIndependently(this.app, writer, entityName, { op: kind, items }, () => null);
-    for (const [index, outcome] of outcomes) this.#count(free[index]?.[0] as Touched, outcome);
+    for (const [index, outcome] of outcomes) this.#count(free[index]?.[0] as TouchedRecord, outcome);
   }
 
   /**
    * Leaves out records that others refer to: deleting them would delete or change records that others made, or that were made
    * later.
    */
-  async #withoutReferring(catalog: Catalog, { undos }: Run): Promise<[Touched, Undo][]> {
+  async #withoutReferring(catalog: Catalog, { undos }: Run): Promise<[TouchedRecord, Undo][]> {
     const entity = catalog.byId.get(undos[0]?.[0].entityId ?? '');
     if (entity === undefined || entity.references.length === 0) return undos;
     let free = undos;
@@ -231,13 +231,13 @@ class Revert {
   }
 
   /** Brings a record back in one transaction: if it cannot get its former values, it stays deleted. */
-  async #bringBack(writer: TenantCaller, catalog: Catalog, record: Touched, undo: Undo): Promise<void> {
+  async #bringBack(writer: TenantCaller, catalog: Catalog, record: TouchedRecord, undo: Undo): Promise<void> {
     const entity = catalog.byId.get(record.entityId);
     if (undo.kind !== 'return' || entity === undefined) return;
     try {
       await inTransaction(autocommit(this.app, writer), async (context) => {
         const { row } = await restoreRecord(context, entity.name, record.recordId, { version: undo.version });
-        const body = bodyBack(entity, row, undo.event);
+        const body = formerBody(entity, row, undo.event);
         if (Object.keys(body).length > 0) {
           await updateRecord(context, entity.name, record.recordId, body, [row.version]);
         }
@@ -248,7 +248,7 @@ class Revert {
     }
   }
 
-  #count(record: Touched, outcome: unknown): void {
+  #count(record: TouchedRecord, outcome: unknown): void {
     if (!(outcome instanceof Error)) this.result.reverted += 1;
     else if (!(outcome instanceof ServiceError) || outcome.status >= 500) throw outcome;
     else if (outcome.ecode === 'PRECONDITION_FAILED' || outcome.ecode === 'NOT_FOUND') {
@@ -259,14 +259,14 @@ class Revert {
     }
   }
 
-  #conflict({ entity, recordId }: Touched, reason: string): void {
+  #conflict({ entity, recordId }: TouchedRecord, reason: string): void {
     this.result.conflictCount += 1;
     if (this.result.conflicts.length >= CONFLICTS_LISTED) return;
     this.result.conflicts.push({ entity, record_id: recordId, reason });
   }
 }
 
-function runsOf(catalog: Catalog, undos: ReadonlyMap<Touched, Undo>): Run[] {
+function runsOf(catalog: Catalog, undos: ReadonlyMap<TouchedRecord, Undo>): Run[] {
   const runs: Run[] = [];
   for (const [record, undo] of undos) {
     const entityName = catalog.byId.get(record.entityId)?.name ?? record.entity;

@@ -10,11 +10,11 @@ import {
   type FeedEvent,
   type FeedPosition,
   type FittedRow,
-  fitted,
-  fitting,
+  fittingEvents,
   isSeen,
   rowsByIndex,
   type StepSize,
+  selectFitting,
 } from '../events/feed.ts';
 import { VERSIONS_ALIKE } from '../events/record-indexes.ts';
 import { receivedBudget } from '../http/bounded-response.ts';
@@ -61,7 +61,7 @@ export async function readVersions(
   size: StepSize,
   received: ByteBudget,
 ): Promise<{ events: FeedEvent[]; hasMore: boolean }> {
-  return fitted(await rowsByIndex<FittedRow>(app, versionsQuery(record, wanted, size), received), size);
+  return fittingEvents(await rowsByIndex<FittedRow>(app, versionsQuery(record, wanted, size), received), size);
 }
 
 /** The next event of a record. */
@@ -88,7 +88,7 @@ export async function readVersionIn(
   wanted: VersionsWanted,
 ): Promise<FeedEvent | undefined> {
   const size: StepSize = { events: 1, bytes: 1, atLeast: 1 };
-  return fitted(await tx.rows<FittedRow>(versionsQuery(record, wanted, size)), size).events[0];
+  return fittingEvents(await tx.rows<FittedRow>(versionsQuery(record, wanted, size)), size).events[0];
 }
 
 function versionsQuery(
@@ -97,7 +97,7 @@ function versionsQuery(
   size: StepSize,
 ): Sql {
   const order = raw(isOldestFirst ? 'asc' : 'desc');
-  const newest = sql`${alike(sql`version`)} ${order}, version ${order}, (type = 'record.deleted') ${order}`;
+  const newest = sql`${indexedVersion(sql`version`)} ${order}, version ${order}, (type = 'record.deleted') ${order}`;
   // The conditions on tenant and entity are written so that no index serves them: the index by record must.
   const wanted = sql`
     select * from platform.events as v
@@ -106,16 +106,16 @@ function versionsQuery(
       and v.at >= ${keptSince}::timestamptz ${at === undefined ? EMPTY : hadBeenMade(at)}
     order by ${newest}
     limit ${size.events}::int`;
-  return sql`${fitting(wanted, newest, size)} order by m.n`;
+  return sql`${selectFitting(wanted, newest, size)} order by m.n`;
 }
 
 /** The part of a version that the index holds. */
-function alike(version: Sql): Sql {
+function indexedVersion(version: Sql): Sql {
   return sql`(${version} / ${raw(String(VERSIONS_ALIKE))})`;
 }
 
 function isBefore({ version, isDeletion }: VersionPosition): Sql {
-  const indexed = sql`and ${alike(sql`v.version`)} <= ${alike(sql`${version}::bigint`)}`;
+  const indexed = sql`and ${indexedVersion(sql`v.version`)} <= ${indexedVersion(sql`${version}::bigint`)}`;
   if (!isDeletion) return sql`${indexed} and v.version < ${version}::bigint`;
   return sql`${indexed} and v.version <= ${version}::bigint and (v.version < ${version}::bigint or v.type <> 'record.deleted')`;
 }

@@ -16,10 +16,7 @@ export type Valid<T> = T extends readonly (infer Item)[]
     ? { [K in keyof T]?: Valid<T[K]> }
     : T;
 
-/**
- * The value, typed by its schema. 400 with every problem: those that the schema finds, and those that `further` finds
- * in the valid part.
- */
+/** The value, typed by its schema. 400 with every problem: from the schema, and from `further`, which checks the valid part. */
 export function check<T extends TSchema>(
   schema: T,
   value: unknown,
@@ -154,7 +151,7 @@ function* memberViolations(schema: Schema, value: object, keys: readonly string[
   }
 }
 
-/** What a schema accepts: the message after the path. */
+/** The message about what a schema accepts, which follows the path. */
 function expected(schema: Schema): string {
   const { error, anyOf = [], type, pattern } = schema;
   if (error !== undefined) return error;

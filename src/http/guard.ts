@@ -1,6 +1,6 @@
-// Admits callers to routes: authentication, then the route's access level, then the query and the JSON body, so that
-// 401 precedes 403 and both precede problems of the query, which precede those of the body. A path parameter that Postgres cannot store is a 404.
-// Hooks are literal `async` functions: the framework reads their source to know what to await.
+// Admits callers to routes: authentication, then the route's access level, then the query and the JSON body. So 401 precedes
+// 403, both precede problems of the query, and these precede problems of the body. A path parameter that Postgres cannot store
+// is a 404. Hooks are literal `async` functions: the framework reads their source to know what to await.
 // Contract: decisions#responses.
 import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';

@@ -48,7 +48,7 @@ export function parameters<T extends TProperties>(properties: T, prefix?: string
   return Type.Object(properties, prefix === undefined ? {} : { prefix });
 }
 
-/** For the few routes that ignore unknown and repeated parameters. */
+/** The parameters of a route that ignores unknown and repeated ones; few do. */
 export function lenientParameters<T extends TProperties>(properties: T) {
   return Type.Object(properties, { prefix: '' });
 }

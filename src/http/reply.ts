@@ -115,7 +115,7 @@ export function withBody(response: Response, chunks: readonly Uint8Array[]): Res
   return replaced;
 }
 
-/** The same response whose body is sent from this stream of the same bytes. */
+/** The same response, with its bytes sent from this stream. */
 export function withStream(response: Response, stream: ReadableStream<Uint8Array>): Response {
   const replaced = new Response(stream, response);
   (replaced as WithBody)[BODY] = { bytes: bodyBytesOf(response) ?? 0, chunks: [] };

@@ -31,7 +31,7 @@ export interface Route<A extends Access = Access, S extends Success = Success, D
   ok: readonly [status: S, data: D];
   /** Descriptions of further statuses of the same successful response. */
   alsoOk?: Readonly<Record<number, string>>;
-  /** Error codes besides those of every route of its kind. */
+  /** Error codes in addition to the codes of every route of this kind. */
   errors?: readonly ErrorCode[];
   /** JSON responses outside the envelope, by status, besides those inside it. */
   rawResponses?: Readonly<Record<number, TSchema>>;
@@ -41,7 +41,7 @@ export interface Route<A extends Access = Access, S extends Success = Success, D
   responseHeaders?: Readonly<Record<string, string>>;
   /** Request headers that the operation uses. */
   requestHeaders?: readonly RequestHeader[];
-  /** Descriptions of path parameters, besides those that the document knows by name; an open route describes all. */
+  /** Descriptions of path parameters that the document does not know by name; an open route describes all. */
   params?: Readonly<Record<string, string>>;
   body?: TSchema;
   /** The example of the body, where the usual one would not do: the demo tenant accepts it as it is. A text for `bodyTypes`. */
@@ -54,7 +54,7 @@ export interface Route<A extends Access = Access, S extends Success = Success, D
   query?: TObject;
   /** For the document: whether a caller of the access level may use it, where that depends on more. */
   mayCall?: (caller: Caller) => boolean;
-  /** What the caller must be allowed to do with the entity that the path names; 403. */
+  /** The right that the caller needs on the entity that the path names; 403. */
   right?: Operation | RightOf;
   /** A JSON body that the handler reads itself; for the document alone. */
   rawBody?: TSchema;

@@ -76,8 +76,8 @@ export class KeyTable<const P extends TProperties, const L extends TProperties =
   }
 
   /**
-   * Gives the key with this id, if it meets the condition, the values that `valuesOf` makes of the present ones. They stay until
-   * then, so that of two changes at once each keeps what the other changes. 404.
+   * Changes the key with this id, if it meets the condition; `valuesOf` computes the new values from the current ones. The row
+   * is locked meanwhile, so that of two concurrent changes each keeps the values that the other has changed. 404.
    */
   async update(
     app: App,

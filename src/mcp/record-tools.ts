@@ -1,5 +1,5 @@
-// MCP tools for entities and records, which call the operations of the REST interface. Their events are marked
-// `triggered_by: mcp`. Failures are those of the operations: 400, 403, 404, 409.
+// MCP tools for entities and records, which call the operations of the REST interface. Their events are marked `triggered_by:
+// mcp`. Failures: the failures of the operations: 400, 403, 404, 409.
 // Contract: decisions#mcp.
 import { type TSchema, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';

@@ -1,5 +1,5 @@
-// The routes of agent messages: send, list, read. For bots and tenant admins; a bot sees the messages addressed to it, an
-// admin those of the whole tenant. Reading a message marks it as read.
+// The routes of agent messages: send, list, read. For bots and tenant admins; a bot sees the messages addressed to it, an admin
+// sees all messages of the tenant. Reading a message marks it as read.
 // Contract: interface#event-channels, decisions#messages.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';

@@ -196,7 +196,7 @@ export class Definitions {
     return expressionProblems(condition, names, 'condition');
   }
 
-  /** The action, with the ids in its relations mapped to those of this tenant. */
+  /** The action, with the ids in its relations mapped to ids of this tenant. */
   #withOwnIds(entity: Entity, action: NewRule['action']): NewRule['action'] {
     if (!('values' in action)) return action;
     const target = action.type === 'create_record' ? this.catalog.byName.get(action.entity) : entity;

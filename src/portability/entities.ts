@@ -9,7 +9,7 @@ import { readIndexes } from '../entities/declared-indexes.ts';
 import { type IndexInput, NewEntityNames } from '../entities/definition.ts';
 import { storeFields } from '../entities/entities.ts';
 import { definitionValues, type FieldDraft, fieldOf, readFields } from '../entities/field-input.ts';
-import { matchAhead, using } from '../entities/patterns.ts';
+import { matchAhead, withKnownMatches } from '../entities/patterns.ts';
 import { invalid, invalidField, type Problem } from '../errors.ts';
 import { EVERY_ENTITY } from '../events/entity-change.ts';
 import { check } from '../http/check.ts';
@@ -139,5 +139,5 @@ function repeatedIds(fields: readonly { id: string }[]): Problem[] {
 async function draftsOf({ id, name, fields }: Held, catalog: Catalog): Promise<FieldDraft[]> {
   const inputs = fields.map(({ id: _, ...input }) => input);
   const matches = await matchAhead(definitionValues(inputs));
-  return using(matches, () => readFields({ fields: inputs as never }, { catalog, self: { id, name } }));
+  return withKnownMatches(matches, () => readFields({ fields: inputs as never }, { catalog, self: { id, name } }));
 }

@@ -44,7 +44,10 @@ export async function exportOwnTenant(
   return open(app, caller.tenant, { share: caller.tenant.id, withHashes: false, allowed, onCut });
 }
 
-/** Exports any tenant, including a suspended one. Deleting the tenant aborts the export, and so does the end of the operator's key. */
+/**
+ * Exports any tenant, including a suspended one. The export is aborted when the tenant is deleted, or when the operator's key
+ * ends.
+ */
 export async function exportTenant(
   app: App,
   caller: Caller,

@@ -17,7 +17,7 @@ const CACHED = 1_000;
 /** New ids; each map produces different ones. */
 export function newIds(): IdMap {
   const key = randomBytes(32);
-  // Ids of authors and entities repeat, and so do those of records that relations often refer to.
+  // Ids of authors and entities repeat, and so do ids of records that relations often refer to.
   const known = new Map<string, string>();
   return (given) => {
     const id = given.toLowerCase();

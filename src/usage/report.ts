@@ -1,5 +1,5 @@
-// What a tenant has used on each UTC day, and what it uses now. Days without use are zeros. What other processes have
-// counted in the last seconds is not included yet. Hours are fractions; bytes are those of JSON text.
+// The use of a tenant on each UTC day, and its current use. Days without use are zeros. Counts of other processes from the last
+// seconds are not included yet. Hours are fractions; bytes are bytes of JSON text.
 // Contract: neighbours#usage-and-quotas.
 import type { App } from '../app.ts';
 import { identifier, join, sql } from '../runtime/sql.ts';

@@ -1,6 +1,6 @@
-// What a commit writes: records, bytes and events by tenant. A single statement is counted when it has run, a
-// transaction when it has committed; one that fails counts nothing. Before a transaction commits, what it has written
-// must be within the tenant's quotas.
+// Counts the writes of a commit: records, bytes and events by tenant. A single statement is counted when it has run, a
+// transaction when it has committed; a transaction that fails counts nothing. Before a transaction commits, its writes must be
+// within the tenant's quotas.
 // Contract: neighbours#usage-and-quotas.
 import type { App } from '../app.ts';
 import type { Transaction } from '../runtime/postgres.ts';
@@ -12,7 +12,7 @@ import { type Writer, writeWindowsOf } from './write-rate.ts';
 /** The changes of records by one statement. */
 export interface Changes {
   writes: number;
-  /** By how much the number of records and the bytes of their values grow. */
+  /** The growth of the number of records and of the bytes of their values. */
   records: number;
   bytes: number;
 }
@@ -23,7 +23,7 @@ interface Written extends WrittenInTenant {
 
 const tallies = new WeakMap<Tx, Map<string, Written>>();
 
-/** Runs a transaction and counts what it has written, once it has committed. 403 and 429 beyond a quota. */
+/** Runs a transaction, and counts its writes once it has committed. 403 and 429 beyond a quota. */
 export async function beginCounted<T>(app: App, work: (tx: Transaction) => Promise<T>): Promise<T> {
   const tally = new Map<string, Written>();
   const checked: WithinQuotas[] = [];

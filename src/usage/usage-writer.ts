@@ -14,8 +14,8 @@ const DAY_MS = 86_400_000;
 const COUNTED = ['requests', 'reads', 'writes', 'events', 'deliveries', 'streamMs', 'socketMs', 'sentBytes'] as const;
 type Counted = Pick<TenantCounts, (typeof COUNTED)[number]>;
 
-/** What a tenant has used since the last flush, in whole units. */
-interface Added extends Counted {
+/** The use of a tenant since the last flush, in whole units. */
+interface AddedUsage extends Counted {
   tenantId: string;
 }
 
@@ -27,7 +27,7 @@ interface StoredTenant {
 
 interface Flush {
   xid: string;
-  added: readonly Added[];
+  added: readonly AddedUsage[];
 }
 
 class UsageWriter {
@@ -55,7 +55,7 @@ class UsageWriter {
     return added.length;
   }
 
-  async #store(day: string, added: readonly Added[]): Promise<void> {
+  async #store(day: string, added: readonly AddedUsage[]): Promise<void> {
     const stored: StoredTenant[] = [];
     try {
       await this.app.db.begin(async (tx) => void stored.push(...(await store(tx, day, added))));
@@ -80,11 +80,11 @@ class UsageWriter {
     if (status !== 'aborted') for (const one of added) this.#markStored(one, true);
   }
 
-  #added(): Added[] {
-    const added: Added[] = [];
+  #added(): AddedUsage[] {
+    const added: AddedUsage[] = [];
     for (const [tenantId, counts] of this.app.counters.entries()) {
       const stored = this.#stored.get(tenantId);
-      const row = { tenantId } as Added;
+      const row = { tenantId } as AddedUsage;
       let sum = 0;
       for (const name of COUNTED) {
         row[name] = Math.floor(counts[name] - (stored?.[name] ?? 0));
@@ -95,7 +95,7 @@ class UsageWriter {
     return added;
   }
 
-  #markStored({ tenantId, ...added }: Added, isKnown: boolean): void {
+  #markStored({ tenantId, ...added }: AddedUsage, isKnown: boolean): void {
     if (!isKnown) {
       this.app.counters.delete(tenantId);
       this.#stored.delete(tenantId);
@@ -148,7 +148,7 @@ export function startUsage(app: App): Worker {
  * Stores counts. Resolves to the tenants that still exist. Waits for the deletion of a tenant to end, since its row must still
  * exist.
  */
-function store(tx: Tx, day: string, added: readonly Added[]): Promise<StoredTenant[]> {
+function store(tx: Tx, day: string, added: readonly AddedUsage[]): Promise<StoredTenant[]> {
   const of = (name: keyof Counted): number[] => added.map((row) => row[name]);
   return tx.rows<StoredTenant>(sql`
     insert into platform.usage_days as u

@@ -12,7 +12,7 @@ import type { Quotas, Tenant } from '../tenants/tenants.ts';
 import { NEAR, noticeUse } from './near-quota.ts';
 import { countWrites, requireRoomForWrites, type Writer, type WriteWindow, writeWindowsOf } from './write-rate.ts';
 
-/** What a transaction has written in a tenant: the changes of its records and bytes, and the number of writes. */
+/** The writes of a transaction in a tenant: the changes of its records and bytes, and the number of writes. */
 export interface WrittenInTenant {
   records: number;
   bytes: number;

@@ -42,7 +42,7 @@ export function writeWindowsOf({ tenant, id, limits }: Writer): WriteWindow[] {
 }
 
 /** A window without room for another write: its hits, and its end. */
-interface Exhausted {
+interface ExhaustedWindow {
   used: number;
   endsAt: number;
 }
@@ -55,7 +55,7 @@ export interface CountedWrites {
   undo(error: unknown): Promise<void>;
 }
 
-const exhaustedOf = perApp(() => new Map<string, Exhausted>());
+const exhaustedOf = perApp(() => new Map<string, ExhaustedWindow>());
 
 /** Refuses writes in a window that is known to be exhausted. */
 export function requireRoomForWrites(app: App, windows: readonly WriteWindow[]): void {
@@ -112,7 +112,7 @@ function exceeded({ quota, limit }: WriteWindow, used: number, resetMs: number):
   return refuse({ quota, limit, used }, resetMs / 1_000);
 }
 
-function remember(app: App, key: string, window: Exhausted): void {
+function remember(app: App, key: string, window: ExhaustedWindow): void {
   const known = exhaustedOf(app);
   if (known.size >= REMEMBERED_MAX) known.clear();
   known.set(key, window);

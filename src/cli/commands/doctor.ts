@@ -54,27 +54,27 @@ async function local(): Promise<Finding[]> {
 }
 
 async function remote({ service, options }: Call<DoctorOptions>): Promise<Finding[]> {
-  const patient = { service, origin: options.origin, version: versionOfPackage() };
+  const context = { service, origin: options.origin, version: versionOfPackage() };
   const { checkNetwork } = await import('../doctor/network.ts');
-  const { findings, isThere } = await checkNetwork(patient);
+  const { findings, isThere } = await checkNetwork(context);
   if (!isThere) return findings;
   const { checkIdentity } = await import('../doctor/identity.ts');
   const { checkChannels } = await import('../doctor/channels.ts');
   const { checkState } = await import('../doctor/state.ts');
-  const { findings: ofCaller, identity } = await guarded('credential', () => checkIdentity(patient), noIdentity);
+  const { findings: ofCaller, identity } = await guarded('credential', () => checkIdentity(context), noIdentity);
   return [
     ...findings,
     ...ofCaller,
     ...(await guarded(
       'event-stream',
-      () => checkChannels(patient, identity),
+      () => checkChannels(context, identity),
       (finding) => [finding],
     )),
     ...(identity === null
       ? []
       : await guarded(
           'webhooks',
-          () => checkState(patient, identity),
+          () => checkState(context, identity),
           (finding) => [finding],
         )),
   ];

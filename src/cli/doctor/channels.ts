@@ -1,7 +1,7 @@
 // Checks what a proxy between here and the service may break: event streams that it buffers, WebSockets that it does not
 // forward, bodies that it refuses, and pages of other origins. Times are milliseconds, sizes bytes. Nothing is written by these
 // checks.
-import { type Finding, fault, LOOK_MS, look, ok, type Patient, skipped, within } from './finding.ts';
+import { type CheckContext, type Finding, fault, LOOK_MS, look, ok, skipped, within } from './finding.ts';
 import type { Identity } from './identity.ts';
 
 /** A body just under the service's standard limit, and one of an import, which has no limit. */
@@ -10,17 +10,17 @@ const BODIES: readonly [number, string][] = [
   [8_000_000, 'an import'],
 ];
 
-export async function checkChannels(patient: Patient, identity: Identity | null): Promise<Finding[]> {
+export async function checkChannels(context: CheckContext, identity: Identity | null): Promise<Finding[]> {
   return [
-    await eventStream(patient, identity),
-    await webSocket(patient),
-    await bodyLimit(patient),
-    ...(patient.origin === undefined ? [] : [await pageOrigin(patient, patient.origin)]),
+    await eventStream(context, identity),
+    await webSocket(context),
+    await bodyLimit(context),
+    ...(context.origin === undefined ? [] : [await pageOrigin(context, context.origin)]),
   ];
 }
 
 /** The first event should come at once: a proxy that buffers the response sends nothing for a while. */
-async function eventStream({ service }: Patient, identity: Identity | null): Promise<Finding> {
+async function eventStream({ service }: CheckContext, identity: Identity | null): Promise<Finding> {
   const slug = identity?.tenant?.slug;
   if (slug === undefined) return skipped('event-stream', 'needs a credential of a tenant');
   const events = `/api/v1/tenants/${encodeURIComponent(slug)}/events`;
@@ -48,7 +48,7 @@ async function eventStream({ service }: Patient, identity: Identity | null): Pro
   }
 }
 
-function webSocket({ service }: Patient): Promise<Finding> {
+function webSocket({ service }: CheckContext): Promise<Finding> {
   const socket = new WebSocket(`${service.target.url.replace(/^http/, 'ws')}/ws`);
   const cure = 'let the proxy pass `Upgrade` and `Connection` on: see "Behind a proxy" in the documentation';
   return new Promise((resolve) => {
@@ -64,7 +64,7 @@ function webSocket({ service }: Patient): Promise<Finding> {
 }
 
 /** The service refuses these bodies too, but only after reading them, and in its own words. */
-async function bodyLimit({ service }: Patient): Promise<Finding> {
+async function bodyLimit({ service }: CheckContext): Promise<Finding> {
   for (const [size, what] of BODIES) {
     const mark = `tds-doctor-${size}`;
     const path = `/api/entities/_none/records${what === 'an import' ? '/import' : ''}`;
@@ -86,7 +86,7 @@ async function bodyLimit({ service }: Patient): Promise<Finding> {
   return ok('body-limit', 'large bodies reach the service');
 }
 
-async function pageOrigin({ service }: Patient, origin: string): Promise<Finding> {
+async function pageOrigin({ service }: CheckContext, origin: string): Promise<Finding> {
   const headers = { origin, 'access-control-request-method': 'GET', 'access-control-request-headers': 'authorization' };
   const response = await look(service, '/api/auth/whoami', { method: 'OPTIONS', headers });
   const allowed = response.headers.get('access-control-allow-origin');

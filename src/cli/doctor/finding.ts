@@ -56,7 +56,7 @@ export const fault = (check: CheckName, text: string, cure: string): Finding => 
 export const skipped = (check: CheckName, text: string): Finding => ({ check, state: 'skipped', text, cure: null });
 
 /** The input of the checks over the network. */
-export interface Patient {
+export interface CheckContext {
   service: Service;
   /** An origin of pages that should be able to call the service. */
   origin: string | undefined;

@@ -3,7 +3,7 @@
 // Times are milliseconds.
 import type { ApiError } from '../../../client/src/client.ts';
 import { isRefusal } from '../failures.ts';
-import { type Finding, fault, note, ok, type Patient } from './finding.ts';
+import { type CheckContext, type Finding, fault, note, ok } from './finding.ts';
 
 export interface Identity {
   kind: string;
@@ -14,7 +14,9 @@ export interface Identity {
 const SOON_MS = 3 * 86_400_000;
 const LOGIN = '`tds login` stores one; TDS_KEY takes precedence over it';
 
-export async function checkIdentity({ service }: Patient): Promise<{ findings: Finding[]; identity: Identity | null }> {
+export async function checkIdentity({
+  service,
+}: CheckContext): Promise<{ findings: Finding[]; identity: Identity | null }> {
   const { credential, tenant } = service.target;
   if (credential === undefined) {
     return { findings: [fault('credential', 'there is no credential', LOGIN)], identity: null };
@@ -67,7 +69,7 @@ function expiry(credential: string): Finding | null {
 }
 
 /** The caller's tenant. With the super-admin secret, only a header names it. */
-async function tenantOf(service: Patient['service']): Promise<{ id: string; slug: string } | null> {
+async function tenantOf(service: CheckContext['service']): Promise<{ id: string; slug: string } | null> {
   if (service.target.tenant === undefined) return null;
   return service.get<{ id: string; slug: string }>('/api/tenant');
 }

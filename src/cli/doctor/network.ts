@@ -2,7 +2,7 @@
 // Later checks need it to answer, so these run first and tell whether to continue.
 // Times are milliseconds.
 import { reasonOf } from '../reasons.ts';
-import { type Finding, fault, look, note, ok, type Patient } from './finding.ts';
+import { type CheckContext, type Finding, fault, look, note, ok } from './finding.ts';
 
 /** A smaller clock difference is not reported: a `Date` header has whole seconds, and the response takes time. */
 const SKEW_NOTE_MS = 5_000;
@@ -10,8 +10,8 @@ const SKEW_NOTE_MS = 5_000;
 const SKEW_FAULT_MS = 240_000;
 
 /** The findings, and whether the service answered at all. */
-export async function checkNetwork(patient: Patient): Promise<{ findings: Finding[]; isThere: boolean }> {
-  const { service } = patient;
+export async function checkNetwork(context: CheckContext): Promise<{ findings: Finding[]; isThere: boolean }> {
+  const { service } = context;
   const { url } = service.target;
   let response: Response;
   const sentAt = Date.now();
@@ -34,8 +34,8 @@ export async function checkNetwork(patient: Patient): Promise<{ findings: Findin
     ok('service', 'it is this service'),
     encryption(url),
     clock(response.headers.get('date'), sentAt, receivedAt),
-    await readiness(patient),
-    ...(await versionAndAddress(patient)),
+    await readiness(context),
+    ...(await versionAndAddress(context)),
   ];
   return { findings, isThere: true };
 }
@@ -60,7 +60,7 @@ function clock(date: string | null, sentAt: number, receivedAt: number): Finding
   return ok('clock', 'the clocks agree');
 }
 
-async function readiness({ service }: Patient): Promise<Finding> {
+async function readiness({ service }: CheckContext): Promise<Finding> {
   const response = await look(service, '/ready');
   if (response.ok) return ok('ready', 'it can serve');
   const { error } = (await response.json()) as { error?: { message?: string } };
@@ -68,7 +68,7 @@ async function readiness({ service }: Patient): Promise<Finding> {
   return fault('ready', `it cannot serve: ${error?.message ?? `status ${response.status}`}`, cure);
 }
 
-async function versionAndAddress({ service, version }: Patient): Promise<Finding[]> {
+async function versionAndAddress({ service, version }: CheckContext): Promise<Finding[]> {
   const response = await look(service, '/swagger/json');
   if (!response.ok) return [];
   const { info, servers } = (await response.json()) as { info: { version: string }; servers: { url: string }[] };

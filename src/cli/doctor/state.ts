@@ -1,7 +1,7 @@
 // What the tenant and the installation report about themselves: failing webhooks, quotas that are nearly used up, damaged
 // schemas. The checks need a tenant admin, and for the schemas the super-admin secret.
 // Contract: decisions#health-of-subscriptions, decisions#usage-and-quotas.
-import { type Finding, fault, note, ok, type Patient, skipped } from './finding.ts';
+import { type CheckContext, type Finding, fault, note, ok, skipped } from './finding.ts';
 import type { Identity } from './identity.ts';
 
 interface Subscription {
@@ -14,18 +14,18 @@ interface Subscription {
 
 const NEAR = 0.8;
 
-export async function checkState(patient: Patient, identity: Identity): Promise<Finding[]> {
+export async function checkState(context: CheckContext, identity: Identity): Promise<Finding[]> {
   const needsAdmin = 'needs a tenant admin';
   const ofTenant =
     identity.isAdmin && identity.tenant !== null
-      ? [...(await webhooks(patient)), await quotas(patient)]
+      ? [...(await webhooks(context)), await quotas(context)]
       : [skipped('webhooks', needsAdmin), skipped('quotas', needsAdmin)];
   const schemas =
-    identity.kind === 'super_admin' ? await schema(patient) : skipped('schema', 'needs the super-admin secret');
+    identity.kind === 'super_admin' ? await schema(context) : skipped('schema', 'needs the super-admin secret');
   return [...ofTenant, schemas];
 }
 
-async function webhooks({ service }: Patient): Promise<Finding[]> {
+async function webhooks({ service }: CheckContext): Promise<Finding[]> {
   const subscriptions = await service.get<Subscription[]>('/api/webhooks/subscriptions');
   const findings: Finding[] = [];
   for (const { id, url, health, disabled_reason: reason } of subscriptions) {
@@ -54,7 +54,7 @@ function failing(url: string, state: string, error: string): Finding {
   return fault('webhooks', `the webhook to ${url} is ${state}: ${error}`, cure);
 }
 
-async function quotas({ service }: Patient): Promise<Finding> {
+async function quotas({ service }: CheckContext): Promise<Finding> {
   const { quotas } = await service.get<{ quotas: Record<string, number | null> }>('/api/tenant');
   const { now } = await service.get<{ now: { records: Record<string, number>; storageBytes: number; users: number } }>(
     '/api/tenant/usage',
@@ -69,7 +69,7 @@ async function quotas({ service }: Patient): Promise<Finding> {
   return note('quotas', `the tenant uses ${text}`, 'delete what is not needed, or ask an operator for more');
 }
 
-async function schema({ service }: Patient): Promise<Finding> {
+async function schema({ service }: CheckContext): Promise<Finding> {
   const health = await service.get<{ status: string; tenants_degraded: number; issues: { fix: string }[] }>(
     '/health/schema',
   );

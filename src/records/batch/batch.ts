@@ -92,7 +92,7 @@ function canPrepareAhead(
   return isPlain && op === 'create' && items.every(({ id }) => id === '');
 }
 
-/** In a transaction: as many statements as the items need. */
+/** Creates all items in a transaction, with as many statements as they need. */
 async function createAll<T>(
   writing: Writing,
   scope: AccessScope,
@@ -195,7 +195,7 @@ async function deleteAll<T>(
   return resultsOf(prepared);
 }
 
-/** Locks the rows of the items. Resolves to those that the caller sees, by id. */
+/** Locks the rows of the items. Resolves to the rows that the caller sees, by id. */
 async function lockItems(
   tx: Tx,
   scope: AccessScope,

@@ -82,7 +82,7 @@ export type BulkResponse = Static<typeof BulkSchema>;
 export interface Operation extends BatchItem {
   op: OperationKind;
   by: string;
-  /** With `atomic: false`: the problems of a faulty operation. */
+  /** With `atomic: false`: the problems of an invalid operation. */
   fault?: ServiceError;
 }
 

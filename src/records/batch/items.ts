@@ -55,8 +55,8 @@ export class RejectedItems extends Error {
 export class StaleDefinition extends Error {}
 
 /**
- * The batch brings ids of its own, but the entity still relies on its ids being in the order of creation. Nothing of the batch
- * was applied.
+ * The batch contains ids, but the entity still relies on its ids being in the order of creation. Nothing of the batch was
+ * applied.
  */
 export class IdsOutOfOrder extends Error {}
 

@@ -32,12 +32,12 @@ export async function eraseRecord(
   requireTenantAdmin(caller);
   const entity = await entityFor(app, caller, entityName);
   if (!isUuid(id)) throw notFound('record');
-  const erasure = await begun(app, caller, entity, id.toLowerCase(), versions);
+  const erasure = await beginErasure(app, caller, entity, id.toLowerCase(), versions);
   return new ErasingPass(app, erasure).eraseUntil(performance.now() + ANSWER_MS);
 }
 
 /** Deletes the record unless it was deleted before, and stores that it is to be erased. */
-async function begun(
+async function beginErasure(
   app: App,
   caller: TenantCaller,
   entity: Entity,

@@ -14,7 +14,7 @@ const POLL_MS = 5_000;
 /** Tenants whose erasures a process works on at once; each erasure may remember thousands of events that it has found. */
 const TENANTS_MAX = 16;
 
-interface Underway {
+interface RunningErasure {
   erasure: Erasure;
   pass: ErasingPass;
 }
@@ -26,8 +26,8 @@ export function startErasures(app: App): Worker {
 }
 
 export class Erasures {
-  /** By tenant. */
-  readonly #underway = new Map<string, Underway>();
+  /** The running erasure of each tenant. */
+  readonly #running = new Map<string, RunningErasure>();
   /** The tenant whose erasure was taken last; tenants take turns in the order of their ids. */
   #latest = LEAST_ID;
 
@@ -36,14 +36,14 @@ export class Erasures {
   /** One round: a slice of one erasure of each tenant. Resolves to the number of erasures. */
   async once(signal: AbortSignal): Promise<number> {
     await this.#take();
-    const underway = [...this.#underway.values()];
-    const slices = new TenantSlices<Underway>({
+    const running = [...this.#running.values()];
+    const slices = new TenantSlices<RunningErasure>({
       tenantOf: ({ erasure }) => erasure.tenantId,
       keyOf: ({ erasure }) => erasure.recordId,
       serve: (one, until) => this.#goOn(one, until, signal),
     });
-    await slices.serve(underway);
-    return underway.length;
+    await slices.serve(running);
+    return running.length;
   }
 
   /** Takes the leases of due erasures of further tenants, in turn. */
@@ -53,30 +53,30 @@ export class Erasures {
       from (
         select e.tenant_id, e.record_id from (
           select distinct on (d.tenant_id) d.tenant_id, d.record_id from platform.erasures as d
-          where d.due_at <= now() and d.tenant_id <> all(${[...this.#underway.keys()]}::uuid[])
+          where d.due_at <= now() and d.tenant_id <> all(${[...this.#running.keys()]}::uuid[])
           order by d.tenant_id, d.due_at
         ) as first
         join platform.erasures as e on e.tenant_id = first.tenant_id and e.record_id = first.record_id
         where e.due_at <= now()
         order by e.tenant_id <= ${this.#latest}::uuid, e.tenant_id
-        limit ${TENANTS_MAX - this.#underway.size}::int
+        limit ${TENANTS_MAX - this.#running.size}::int
         for update of e skip locked
       ) as due
       where e.tenant_id = due.tenant_id and e.record_id = due.record_id
       returning e.tenant_id as "tenantId", e.record_id as "recordId", e.at, e.actor as by, e.seq`);
     for (const erasure of taken) {
-      this.#underway.set(erasure.tenantId, { erasure, pass: new ErasingPass(this.app, erasure) });
+      this.#running.set(erasure.tenantId, { erasure, pass: new ErasingPass(this.app, erasure) });
     }
     const tenants = taken.map(({ tenantId }) => tenantId).sort();
     this.#latest = inTurn(tenants, (id) => id, this.#latest).at(-1) ?? this.#latest;
   }
 
-  async #goOn({ erasure, pass }: Underway, until: number, signal: AbortSignal): Promise<void> {
+  async #goOn({ erasure, pass }: RunningErasure, until: number, signal: AbortSignal): Promise<void> {
     const { tenantId, recordId } = erasure;
     try {
-      if (await pass.eraseUntil(until, signal)) this.#underway.delete(tenantId);
+      if (await pass.eraseUntil(until, signal)) this.#running.delete(tenantId);
     } catch (cause) {
-      this.#underway.delete(tenantId);
+      this.#running.delete(tenantId);
       this.app.log.warn('a record could not be erased yet', { tenantId, recordId, cause });
     }
   }

@@ -1,5 +1,5 @@
 // Which indexes an entity lacks: the combinations of filters and sort keys whose lists were slow in the last day, each with the
-// index that would serve it. The code that decides how lists are read (serving.ts) also judges each candidate, as if the entity
+// index that would serve it. The code that decides how lists are read (list-plan.ts) also judges each candidate, as if the entity
 // had declared it.
 // Failures: 404.
 // Contract: decisions#advice.
@@ -18,8 +18,8 @@ import { nullable, oneOf } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { type Combination, readCombination, shownFilters, shownSort } from './combination.ts';
+import { filtersOf, gradeOf, planList } from './list-plan.ts';
 import { orderIn } from './order.ts';
-import { filtersOf, gradeOf, serve } from './serving.ts';
 import { seenCombinations } from './slow-lists.ts';
 
 const { perEntity } = LIMITS.advice;
@@ -73,7 +73,7 @@ export async function adviseIndexes(app: App, caller: TenantCaller, entityName: 
 /** How well indexes would serve the lists of a combination, if the entity also had `more`. */
 function gradeWith(entity: Entity, more: readonly DeclaredIndex[], { condition, keys }: Combination): number {
   return gradeOf(
-    serve(more.length === 0 ? entity : { ...entity, indexes: [...entity.indexes, ...more] }, condition, keys),
+    planList(more.length === 0 ? entity : { ...entity, indexes: [...entity.indexes, ...more] }, condition, keys),
   );
 }
 
@@ -102,7 +102,7 @@ class MissingIndexes {
       .sort((a, b) => b.grade - a.grade);
     if (best === undefined || best.grade <= grade) return null;
     const isAsGood = ({ index }: Suggestion): boolean =>
-      gradeOf(serve(alone(this.entity, index), combination.condition, combination.keys)) >= best.grade &&
+      gradeOf(planList(withOnlyIndex(this.entity, index), combination.condition, combination.keys)) >= best.grade &&
       graded(index) >= best.grade;
     const known = this.#suggested.find(isAsGood);
     const found = known ?? this.#suggest(best.index);
@@ -122,7 +122,7 @@ class MissingIndexes {
  * The entity with only this index and only its fields: with many candidates, this finds out quickly that an index does not
  * serve.
  */
-function alone(entity: Entity, index: DeclaredIndex): Entity {
+function withOnlyIndex(entity: Entity, index: DeclaredIndex): Entity {
   const fields = entity.fields.filter(({ id }) => index.columns.some(({ field }) => field === id));
   return { ...entity, fields, indexes: [index] };
 }

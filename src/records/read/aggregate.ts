@@ -1,5 +1,5 @@
-// Aggregates: count, sum, avg, min and max over the records that a list would return, grouped by equal values.
-// Sums are exact; those of `decimal` fields are text. Groups are sorted by their values, missing values last.
+// Aggregates: count, sum, avg, min and max over the records that a list would return, grouped by equal values. Sums are exact;
+// sums of `decimal` fields are text. Groups are sorted by their values, missing values last.
 // Contract: decisions#aggregates.
 import { type Static, Type } from '@sinclair/typebox';
 import { rowsLeft } from '../../access/bot-limits.ts';

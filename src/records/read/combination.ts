@@ -6,8 +6,8 @@ import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
 import { type Expression, type FieldRef, type Names, type Subject, SYSTEM_FIELDS } from '../../expression/ast.ts';
 import type { Operator } from '../../expression/value-types.ts';
+import { gradeOf, type ListPlan } from './list-plan.ts';
 import { type SortKey, sortKey } from './order.ts';
-import { gradeOf, type Serving } from './serving.ts';
 
 /** An expression whose comparisons are texts such as `f1 >`, or `f2.f1 not null` for a field that a relation reaches. */
 type Node = string | { kind: 'and' | 'or'; parts: Node[] } | { kind: 'not'; part: Node };
@@ -25,9 +25,9 @@ export interface Combination {
  * The text of a list's combination. The order of the filters makes no difference, and repetitions of a filter beyond two are
  * dropped.
  */
-export function combinationOf(condition: Expression | null, serving: Serving): string {
-  const sort = serving.order.keys.map(({ field, isDescending }) => `${isDescending ? '-' : ''}${nameOf(field)}`);
-  const text: Text = [condition && nodeOf(condition), sort.join(), gradeOf(serving)];
+export function combinationOf(condition: Expression | null, plan: ListPlan): string {
+  const sort = plan.order.keys.map(({ field, isDescending }) => `${isDescending ? '-' : ''}${nameOf(field)}`);
+  const text: Text = [condition && nodeOf(condition), sort.join(), gradeOf(plan)];
   return JSON.stringify(text);
 }
 

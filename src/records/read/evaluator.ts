@@ -28,7 +28,7 @@ interface Target {
   readonly entity: Entity;
   /** The slots that conditions name. */
   readonly slots: Set<string>;
-  /** By id; undefined for a record that does not exist. */
+  /** The related rows by id; undefined for a record that does not exist. */
   readonly rows: Map<string, StoredRow | undefined>;
   bytes: number;
   windowRows: number;
@@ -44,7 +44,7 @@ export class Evaluator {
   readonly #targets = new Map<string, Target>();
   /** The relations of the conditions so far. */
   readonly #relations = new Map<Expression, readonly string[]>();
-  /** By entity id. */
+  /** The announced values, by entity id. */
   readonly #expected = new Map<string, ValuesOf>();
 
   constructor(

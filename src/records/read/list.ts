@@ -28,20 +28,20 @@ import { countRead } from '../../usage/tally.ts';
 import type { RecordPage } from '../record.ts';
 import { columnsOf, etagOf, RECORD_COLUMNS, shape } from '../row.ts';
 import { writeCursor } from './cursor.ts';
+import { type ListPlan, planList } from './list-plan.ts';
 import { metFirst, NEWEST_FIRST, readSort } from './order.ts';
 import { ALL, fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
 import { isRequested, type ListInput, type ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
-import { type Serving, serve } from './serving.ts';
 import { countSlowList } from './slow-lists.ts';
 import { type CachedTotal, cachedTotal, cacheTotal, filteredTotal } from './total.ts';
 
-type Selecting = Pick<ListInput, 'filters' | 'search' | 'equalTo'>;
+type SelectionInput = Pick<ListInput, 'filters' | 'search' | 'equalTo'>;
 
 /** The compiled condition of a list, view, export or aggregate. */
 interface Selection {
   where: Sql;
-  /** Without the search. */
+  /** The condition without the search. */
   condition: Expression | null;
   /** Identifies the condition with its values; '' without a condition, null when the total must not be cached. */
   key: string | null;
@@ -77,16 +77,16 @@ export async function listIn(
   const given = readSort(input.sort, input.order, scope.names);
   const { isExact } = selection;
   const keys = given === NEWEST_FIRST && isExact !== null ? metFirst(isExact) : given;
-  const found = serve(scope.entity, selection.condition, keys);
+  const found = planList(scope.entity, selection.condition, keys);
   // No index serves both the order and the matches of a search.
-  const serving = selection.isSearch ? { ...found, whole: null } : found;
+  const plan = selection.isSearch ? { ...found, whole: null } : found;
   const isCursorWanted = input.cursor !== undefined || isRequested(input, 'nextCursor');
   const { rows, total, received } = await readWithinBudget(scope, fields, (columns, received) =>
     fetchRows(
       app,
       scope,
       selection,
-      serving,
+      plan,
       { page, limit, cursor: input.cursor, isCursorWanted, columns, received },
       input.count !== 'none',
     ),
@@ -103,7 +103,7 @@ export async function listIn(
     limit,
     totalPages: total === null ? null : Math.ceil(total / limit),
     ...(isCursorWanted
-      ? { nextCursor: hasMore && last !== undefined ? writeCursor(serving.order, last.sort_values, last.id) : null }
+      ? { nextCursor: hasMore && last !== undefined ? writeCursor(plan.order, last.sort_values, last.id) : null }
       : {}),
     ...(isRequested(input, 'etags') ? { etags: shown.map((row) => etagOf(row, scope, caller)) } : {}),
   };
@@ -136,14 +136,14 @@ export function depthOf({ resolve, resolve_depth: depth }: ReadInput): number {
 }
 
 /** The condition of a request, parsed when it is the request's turn: hundreds of requests may have arrived at once. */
-export async function selectInTurn(scope: AccessScope, input: Selecting): Promise<Selection> {
+export async function selectInTurn(scope: AccessScope, input: SelectionInput): Promise<Selection> {
   const way = giveWayToRead((input.filters?.length ?? 0) + (input.search?.length ?? 0));
   if (way !== undefined) await way;
   return select(scope, input);
 }
 
 /** The conjunction of row filter, filters and search. Filters may use visible fields only. */
-export function select(scope: AccessScope, input: Selecting): Selection {
+export function select(scope: AccessScope, input: SelectionInput): Selection {
   const { names } = scope;
   const filters = input.filters?.trim() ? parseExpression(input.filters, names) : null;
   const legacy = Object.entries(input.equalTo ?? {}).map(([key, value]) => equals(key, value, names));
@@ -198,12 +198,12 @@ async function fetchRows(
   app: App,
   scope: AccessScope,
   { where, condition, key, isSearch }: Selection,
-  serving: Serving,
+  plan: ListPlan,
   paging: Paging,
   isCounted: boolean,
 ): Promise<{ rows: PageRow[]; total: number | null }> {
   const { entity } = scope;
-  const { order, whole } = serving;
+  const { order, whole } = plan;
   const work = currentWork();
   const beforeMs = work.statementMs;
   // The number of records stays unknown when the list fails, perhaps because it takes too long.
@@ -214,7 +214,7 @@ async function fetchRows(
     // If the matches turn out to be many, the page is read in order; if few, indexes find them again. Counting takes 0.6 times
     // as long as finding and sorting all.
     const isUnknown = whole === null && cachedTotal(app, entity, key) === undefined;
-    const isOrdered = serving.scan !== null && serving.isFoundByIndexes && !isSearch;
+    const isOrdered = plan.scan !== null && plan.isFoundByIndexes && !isSearch;
     const isCountedFirst = isOrdered && isUnknown && isCounted && paging.cursor === undefined;
     const counted = isCountedFirst ? await filteredTotal(app, entity, where, key, NEVER_COUNTED) : null;
     const scansInOrder = key === '' || whole !== null || isDense(cachedTotal(app, entity, firstKey), paging);
@@ -225,7 +225,7 @@ async function fetchRows(
       if (firstKey !== key) cacheTotal(app, entity, firstKey, met, counters);
       return { rows, total: isCounted ? total : null };
     }
-    const { rows, counters } = await fetchPage(app, scope, where, serving, paging);
+    const { rows, counters } = await fetchPage(app, scope, where, plan, paging);
     records = counters.n;
     if (!isCounted) return { rows, total: null };
     return {
@@ -235,7 +235,7 @@ async function fetchRows(
   } finally {
     const tookMs = work.statementMs - beforeMs;
     const isSlow = tookMs >= LIMITS.slowList.ms && records >= LIMITS.slowList.records;
-    if (isSlow && whole === null && !isSearch) countSlowList(app, entity, condition, serving, tookMs);
+    if (isSlow && whole === null && !isSearch) countSlowList(app, entity, condition, plan, tookMs);
   }
 }
 

@@ -120,7 +120,7 @@ export function matchesOrder({ deciding, isIdDescending }: Order): Sql {
   return join([...parts, isIdDescending ? sql`h.id desc` : sql`h.id`], ', ');
 }
 
-/** Where a page starts: after the record with these values of the keys. */
+/** The start of a page: after the record with these values of the keys. */
 export interface Cursor {
   values: (string | null)[];
   id: string;

@@ -1,6 +1,6 @@
 // One page of a list, with the entity's counters in the same snapshot. Lists end with missing values, and indexes have nulls
-// last, so a backward scan returns nulls first. A descending list, and a list that continues from a cursor, is therefore read
-// in two segments: first the records with a value, then the records without.
+// last, so a backward scan returns nulls first. A descending list, and a list that continues from a cursor, is therefore read in
+// two segments: first the records with a value, then the records without.
 // Contract: decisions#lists, decisions#order.
 import type { App } from '../../app.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
@@ -10,8 +10,8 @@ import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { EMPTY, join, plannedOnce, type Sql, sql } from '../../runtime/sql.ts';
 import type { RecordRow } from '../row.ts';
 import { cursorColumns, readCursor } from './cursor.ts';
+import type { ListPlan } from './list-plan.ts';
 import { afterCursor, matchesColumns, matchesOrder, type Order, orderBy, type Segment, segmentsOf } from './order.ts';
-import type { Serving } from './serving.ts';
 import { readShared } from './shared-read.ts';
 import { type Counters, countersOf } from './total.ts';
 
@@ -42,7 +42,7 @@ export async function fetchPage(
   app: App,
   scope: AccessScope,
   where: Sql,
-  { order, scan, whole }: Serving,
+  { order, scan, whole }: ListPlan,
   paging: Paging,
 ): Promise<{ rows: PageRow[]; counters: Counters }> {
   const { limit, received } = paging;

@@ -15,7 +15,7 @@ const Expansion = {
   fields: Type.Optional(Type.String({ description: 'only these fields, separated by commas; system fields always' })),
 };
 
-/** What a list returns on request, besides its items. */
+/** The additional members that a list returns on request. */
 const FURTHER_MEMBERS = ['etags', 'nextCursor'] as const;
 
 /** Legacy filters: `filter.{fieldKey}` selects the records with exactly that value. */

@@ -1,5 +1,5 @@
-// Reads records by id within an access scope: as a response with its entity tag, or as rows, locked if needed. A record that
-// the caller may not see does not exist for it.
+// Reads records by id within an access scope: as a response with its entity tag, or as rows, locked if needed. A record that the
+// caller may not see does not exist for it.
 // Failures: 403 without the right to read, 404 for a record that does not exist.
 // Contract: interface#records, decisions#records, decisions#writes-within-a-role.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
@@ -104,15 +104,12 @@ async function findTogether(queries: Queries, scope: AccessScope, id: string): P
   });
 }
 
-/** The same row, locked until the transaction ends. */
+/** Like `findRow`, and locks the row until the transaction ends. */
 export async function lockRow(tx: Tx, scope: AccessScope, id: string): Promise<RecordRow | undefined> {
   return tx.first<RecordRow>(sql`${rowsWhere(scope, sql`r.id = ${id}::uuid`)} for update of r`);
 }
 
-/**
- * The rows that meet a condition on `r` and that the caller can see, locked in id order; `columns` are those of a
- * RecordRow.
- */
+/** The rows that meet a condition on `r` and that the caller can see, locked in id order; `columns` make a RecordRow. */
 export async function lockRows(
   tx: Tx,
   scope: AccessScope,

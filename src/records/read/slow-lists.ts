@@ -11,7 +11,7 @@ import { SerialQueue } from '../../runtime/concurrency.ts';
 import { sql, type Tx } from '../../runtime/sql.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { combinationOf } from './combination.ts';
-import type { Serving } from './serving.ts';
+import type { ListPlan } from './list-plan.ts';
 
 const FLUSH_MS = 2_000;
 const { perEntity, perTenant, waiting, characters, keptHours } = LIMITS.advice;
@@ -27,11 +27,11 @@ interface SlowList {
   durations: number[];
 }
 
-/** What a process has counted since its last flush. */
+/** The counts of a process since its last flush. */
 class SlowLists {
   readonly #queue = new SerialQueue();
   #size = 0;
-  /** By tenant, then by entity and combination. */
+  /** The counts by tenant, then by entity and combination. */
   #byTenant = new Map<string, Map<string, SlowList>>();
   /** Flushes that have begun, and that have ended. */
   #begun = 0;
@@ -104,10 +104,10 @@ export function countSlowList(
   app: App,
   entity: Entity,
   condition: Expression | null,
-  serving: Serving,
+  plan: ListPlan,
   ms: number,
 ): void {
-  const combination = combinationOf(condition, serving);
+  const combination = combinationOf(condition, plan);
   if (combination.length <= characters) slowListsOf(app).add(entity, combination, ms);
 }
 

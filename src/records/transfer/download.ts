@@ -1,5 +1,5 @@
 // The response of an export: a file. Its reader may pause for longer than other clients may, until the export is aborted.
-// Failures: those of opening the body.
+// Failures: the failures of opening the body.
 // Contract: decisions#export, neighbours#byte-budgets.
 import { keepOwnIdle, type SetIdle } from '../../http/own-idle.ts';
 import { LIMITS } from '../../limits.ts';

@@ -19,7 +19,7 @@ import { duplicateOf } from '../write/constraints.ts';
 const VALUES_MAX = 2_000_000;
 
 /** The outcome of a line, and the digests of its unique values. */
-interface Tried {
+interface TriedLine {
   outcome: Outcome;
   values: readonly bigint[];
 }
@@ -36,8 +36,8 @@ export class DryImport {
     entityName: string,
     batch: Batch,
   ): Promise<Map<number, Outcome | ServiceError>> {
-    const toResult = (scope: AccessScope, item: BatchItem, row: RecordRow, outcome: Outcome): Tried =>
-      this.#tried(caller, scope, batch, { item, row, outcome });
+    const toResult = (scope: AccessScope, item: BatchItem, row: RecordRow, outcome: Outcome): TriedLine =>
+      this.#tryLine(caller, scope, batch, { item, row, outcome });
     const tryBatch = (dry: App) => applyIndependently(dry, caller, entityName, batch, toResult);
     const { result } = await tryOut(app, { dryRun: this.dryRun }, tryBatch);
     const outcomes = new Map<number, Outcome | ServiceError>();
@@ -49,12 +49,12 @@ export class DryImport {
   }
 
   /** Throws a 409 when an earlier line has the same unique value. */
-  #tried(
+  #tryLine(
     caller: TenantCaller,
     { entity }: AccessScope,
     kind: BatchKind,
     { item, row, outcome }: { item: BatchItem; row: RecordRow; outcome: Outcome },
-  ): Tried {
+  ): TriedLine {
     const unique = entity.fields.filter((field) => field.unique && row.data[field.slot] != null);
     const digests = unique.map((field) => digestOf(field.id, textOf(field, row.data[field.slot])));
     const keptId = item.id === '' ? [] : [digestOf('id', item.id)];

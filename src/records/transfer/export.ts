@@ -16,9 +16,9 @@ import type { RawRow } from '../../runtime/postgres.ts';
 import { sql } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
 import { readProjection, selectInTurn } from '../read/list.ts';
+import { planList } from '../read/list-plan.ts';
 import { orderBy, readSort } from '../read/order.ts';
 import type { ListInput } from '../read/parameters.ts';
-import { serve } from '../read/serving.ts';
 import { csvLine } from './csv.ts';
 import { exportStream, type LineWriter, ReaderStalled } from './export-stream.ts';
 import { type Column, csvRecord, EXPORT_COLUMNS, recordJson } from './stored-row.ts';
@@ -44,7 +44,7 @@ export async function exportRecords(
   const keys = readSort(input.sort, input.order, scope.names);
   const writer = writerOf(format, scope, readProjection(scope, input.fields));
   const { where, condition } = await selectInTurn(scope, input);
-  const { order } = serve(scope.entity, condition, keys);
+  const { order } = planList(scope.entity, condition, keys);
   const query = sql`
     select ${EXPORT_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(order)}`;
   const rows = app.db.stream(query, LIMITS.transfer.exportBatchRows);

@@ -58,7 +58,7 @@ export interface ImportInput {
   dryRun?: DryRun | null;
   /** `keep`: new records get the ids of the file. */
   ids?: 'keep' | 'new' | undefined;
-  /** Of CSV. */
+  /** The delimiter of CSV. */
   delimiter?: string | undefined;
 }
 
@@ -258,9 +258,9 @@ class BatchWriter {
     await turn(false);
     const { app, entityName } = this;
     const scope = await accessScopeFor(app, caller, entityName);
-    const relating = { caller, catalog: await catalogOf(app, caller.tenant), scope };
+    const context = { caller, catalog: await catalogOf(app, caller.tenant), scope };
     const bodies = items.map(({ body }) => body);
-    const problems = await resolveRelated(app.db, relating, bodies);
+    const problems = await resolveRelated(app.db, context, bodies);
     for (const [i, problem] of problems) this.#refuse((lines[i] as ImportItem).at, problem);
     return items.filter(({ index }) => !problems.has(index));
   }

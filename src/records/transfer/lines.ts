@@ -1,6 +1,6 @@
-// Splits a body of any size into records, in constant memory. A record is a line, or in CSV several: a line feed
-// inside quotes does not end it. Its number is that of its first line, from 1. A record that is too long, is not
-// UTF-8 or has an unclosed quote is reported, and reading continues with the next.
+// Splits a body of any size into records, in constant memory. A record is a line, or in CSV several: a line feed inside quotes
+// does not end it. Its number is the number of its first line, from 1. A record that is too long, is not UTF-8 or has an
+// unclosed quote is reported, and reading continues with the next.
 import { LIMITS } from '../../limits.ts';
 
 /** A record's text without its line end, or its problem; `bytes` is its length in the body, `item` its position in an array. */

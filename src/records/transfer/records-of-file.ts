@@ -11,7 +11,7 @@ import { isUuid } from '../../runtime/ids.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { cellsOf, delimiterOf } from './csv.ts';
 import type { Line } from './lines.ts';
-import { type Relating, relatedBy } from './related.ts';
+import { type RelationContext, relatedBy } from './related.ts';
 
 export type ImportFormat = 'csv' | 'ndjson' | 'json';
 
@@ -32,12 +32,15 @@ export interface FileOptions {
 }
 
 /** A parser for the file's lines, called in order. It throws a 400 for a header that does not match the entity. */
-export function lineParser(relating: Relating, options: FileOptions): (line: Line) => ParsedLine | Promise<ParsedLine> {
+export function lineParser(
+  context: RelationContext,
+  options: FileOptions,
+): (line: Line) => ParsedLine | Promise<ParsedLine> {
   if (options.format !== 'csv') return (line) => ('problem' in line ? line : parseJson(line, options));
   let header: Header | null = null;
   return (line) => {
     if (header !== null) return 'problem' in line ? line : parseCells(header, line.text, options);
-    header = parseHeader(relating, line, options);
+    header = parseHeader(context, line, options);
     return null;
   };
 }
@@ -68,7 +71,11 @@ interface Header {
   idAt: number;
 }
 
-function parseHeader(relating: Relating, line: Line, { delimiter: given, keepsIds, upsert }: FileOptions): Header {
+function parseHeader(
+  context: RelationContext,
+  line: Line,
+  { delimiter: given, keepsIds, upsert }: FileOptions,
+): Header {
   const delimiter = given ?? ('text' in line ? delimiterOf(line.text) : ',');
   const cells = 'text' in line ? cellsOf(line.text, HEADER_CELLS_MAX, delimiter) : null;
   if (cells === null) throw invalidField('header', 'problem' in line ? line.problem : MISPLACED_QUOTES);
@@ -77,7 +84,7 @@ function parseHeader(relating: Relating, line: Line, { delimiter: given, keepsId
   const columns: Header['columns'] = [];
   for (const cell of cells) {
     const key = cell.trim();
-    const column = columnNamed(relating, key);
+    const column = columnNamed(context, key);
     if (known.has(key)) problems.push({ path: key.slice(0, 200), message: 'names two columns' });
     known.add(key);
     if (column !== null && 'problem' in column) problems.push({ path: key.slice(0, 200), message: column.problem });
@@ -92,13 +99,13 @@ function parseHeader(relating: Relating, line: Line, { delimiter: given, keepsId
   return { delimiter, columns, idAt: cells.findIndex((cell) => cell.trim() === 'id') };
 }
 
-/** What a column holds; null for a system field. */
-function columnNamed(relating: Relating, key: string): Column | { problem: string } | null {
-  const { entity, isVisible } = relating.scope;
+/** The field or relation of a column; null for a system field. */
+function columnNamed(context: RelationContext, key: string): Column | { problem: string } | null {
+  const { entity, isVisible } = context.scope;
   const field = entity.byKey.get(key);
   if (field !== undefined && isVisible(field)) return { key, read: specOf(field).cell.read };
   if (Object.hasOwn(SYSTEM_FIELDS, key)) return null;
-  const related = relatedBy(relating, key);
+  const related = relatedBy(context, key);
   if ('problem' in related) return related;
   const { relation, by } = related;
   const { read } = specOf(by).cell;

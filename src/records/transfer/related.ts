@@ -15,7 +15,7 @@ import type { JsonObject } from '../../runtime/text.ts';
 import { hasOneOf, textOf, uniqueText } from '../batch/keys.ts';
 
 /** Who imports, and into what. */
-export interface Relating {
+export interface RelationContext {
   caller: TenantCaller;
   catalog: Catalog;
   scope: AccessScope;
@@ -32,7 +32,7 @@ interface Related {
 const UNKNOWN = 'is not a field of this entity';
 
 /** The relation and field that `relation.field` names. A relation, target or field that the caller may not see is unknown. */
-export function relatedBy({ caller, catalog, scope }: Relating, name: string): Related | { problem: string } {
+export function relatedBy({ caller, catalog, scope }: RelationContext, name: string): Related | { problem: string } {
   const dot = name.indexOf('.');
   const relation = dot < 0 ? undefined : scope.entity.byKey.get(name.slice(0, dot));
   const target = catalog.byId.get(relation?.targetId ?? '');
@@ -51,12 +51,12 @@ type Holder = readonly [number, JsonObject];
 /** Replaces the members `relation.field` of the values by the ids of the records. Resolves to the problems, by position. */
 export async function resolveRelated(
   queries: Queries,
-  relating: Relating,
+  context: RelationContext,
   values: readonly JsonObject[],
 ): Promise<Map<number, string>> {
   const problems = new Map<number, string>();
   for (const [name, holders] of await holdersByName(values)) {
-    const related = relatedBy(relating, name);
+    const related = relatedBy(context, name);
     const ids = 'problem' in related ? new Map<string, string>() : await idsOf(queries, related, holders, name);
     for (const [i, members] of holders) {
       // A batch may have 30,000 names or values.

@@ -128,7 +128,7 @@ const isContinuation = (byte: number): boolean => (byte & 0xc0) === 0x80;
 /** The positions of the columns. */
 const [DATA, SYSTEM] = [0, 1] as const;
 
-/** The row with these values in place of its own. */
+/** The row with these values in place of its stored ones. */
 export function rowOf(raw: RawRow, data: SlotValues): RecordRow {
   const system = String(raw[SYSTEM]).split('\n');
   const [id = '', createdAt = '', updatedAt = '', createdBy = '', updatedBy = '', version = ''] = system;

@@ -36,10 +36,10 @@ export async function patchRows(
   entity: Entity,
   patches: readonly BlindPatch[],
 ): Promise<Map<string, RecordRow>> {
-  const evented = withNewEventIds(patches);
+  const rowsWithIds = withNewEventIds(patches);
   const hasWords = patches.some(({ patch }) => patch.searchVector !== undefined);
   const isClearing = patches.some(({ patch }) => patch.cleared.length > 0);
-  const input = evented.map(({ id, patch, at, eventId }) => {
+  const input = rowsWithIds.map(({ id, patch, at, eventId }) => {
     const cleared = isClearing ? [`{${patch.cleared.join()}}`] : [];
     const json = JSON.stringify(patch.set);
     const values = [id, json, jsonTextBytes(json, patch.set), at, eventId];
@@ -69,7 +69,7 @@ export async function patchRows(
         and ${bytesBefore} + i.bytes <= ${LIMITS.recordBytesMax}::int
       returning ${RECORD_COLUMNS}, ${bytesBefore} as bytes_before, ${FORMER_VALUES} as old
     )`;
-  const changed = await apply(publication, entity, 'record.updated', evented, ctes, RECORD_COLUMNS);
+  const changed = await apply(publication, entity, 'record.updated', rowsWithIds, ctes, RECORD_COLUMNS);
   return new Map(changed.map((row) => [row.id, row]));
 }
 
@@ -80,8 +80,8 @@ export async function deleteUnread(
   targets: readonly RecordTarget[],
   rowFilter: Sql | null,
 ): Promise<Set<string>> {
-  const evented = withNewEventIds(targets);
-  const input = evented.map(({ id, eventId }) => [id, eventId]);
+  const rowsWithIds = withNewEventIds(targets);
+  const input = rowsWithIds.map(({ id, eventId }) => [id, eventId]);
   const ctes = sql`
     with input (id, event_id) as (${inputRows(['uuid', 'uuid'], input)}), ${unlocked(entity, targets, 'update')}
     changed as (
@@ -90,7 +90,7 @@ export async function deleteUnread(
       where r.id = i.id${versionsOf(targets)} and ${rowFilter === null ? EMPTY : sql`${rowFilter} and `}${isCurrent(entity)}
       returning ${RECORD_COLUMNS}
     )`;
-  const deleted = await apply(publication, entity, 'record.deleted', evented, ctes);
+  const deleted = await apply(publication, entity, 'record.deleted', rowsWithIds, ctes);
   return new Set(deleted.map(({ id }) => id));
 }
 

@@ -118,7 +118,7 @@ function isKey({ tenantId, caller, route, key }: Omit<RequestKey, 'bodyHash'>): 
   return sql`tenant_id = ${tenantId}::uuid and caller = ${caller} and route = ${route} and key = ${key}`;
 }
 
-/** 409 when the kept responses of the tenant, those of the last 24 hours, have reached the limit in bytes. */
+/** 409 when the tenant's responses of the last 24 hours have reached the limit in bytes. */
 async function requireRoom(tx: Tx, tenantId: string): Promise<void> {
   const { bytes } = await storedOf(tx, tenantId, 'idempotency_keys');
   if (bytes < LIMITS.idempotency.bytesMax) return;

@@ -16,7 +16,7 @@ import { applyRules, type PreparedRow } from './triggers.ts';
 /** The refusal of a new record, or of a record that comes back. */
 export const OUTSIDE = 'a record outside your rows cannot be created';
 
-/** A new record, under an id of its own unless one is given. A before rule may set required fields. */
+/** A new record. It gets a new id unless one is given. A before rule may set required fields. */
 export async function prepareCreate(
   writing: Writing,
   scope: AccessScope,

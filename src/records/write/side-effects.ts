@@ -10,7 +10,7 @@ import { cachedPart, EMPTY, literal, raw, type Sql, sql } from '../../runtime/sq
 import type { PreparedRow } from './triggers.ts';
 
 /** A row to be changed, with the id of its event. */
-export interface EventedRow extends Partial<Pick<PreparedRow, 'starts'>> {
+export interface RowWithEventId extends Partial<Pick<PreparedRow, 'starts'>> {
   id: string;
   eventId: string;
 }
@@ -22,7 +22,7 @@ export function withNewEventIds<R extends { id: string }>(rows: readonly R[]): (
 /**
  * The rows of `changed` with a column `event_id`. A single row gets it without a join, which would slow every write.
  */
-export function changedWithEventIds(rows: readonly EventedRow[]): Sql {
+export function changedWithEventIds(rows: readonly RowWithEventId[]): Sql {
   const [only] = rows;
   return rows.length === 1 && only !== undefined
     ? sql`(select c.*, ${only.eventId}::uuid as event_id from changed as c)`
@@ -67,7 +67,7 @@ export function updateCounters(entity: Entity, type: RecordEventType, rowsMax: n
  * Queues the after rules that the change starts, with the after image. A chain has a limit of runs: the first run beyond it is
  * queued only to report this, and the next ones are not queued.
  */
-export function startRules(entity: Entity, rows: readonly EventedRow[], changes: Sql, cause: Cause): Sql {
+export function startRules(entity: Entity, rows: readonly RowWithEventId[], changes: Sql, cause: Cause): Sql {
   const runs = rows.flatMap(({ id, starts = [] }) => starts.map((ruleId) => [id, ruleId, starts.length] as const));
   if (runs.length === 0) return EMPTY;
   const queued = sql`
@@ -86,7 +86,7 @@ export function startRules(entity: Entity, rows: readonly EventedRow[], changes:
     insert into platform.rule_images (event_id, tenant_id, bytes, data)
     select c.event_id, ${cause.tenantId}::uuid, octet_length(c.data::text), c.data from ${changes} as c where c.event_id in (select event_id from started)
   )`;
-  // At depth 0 each change begins a chain of its own, which cannot reach the limit of runs yet.
+  // At depth 0 each change begins a new chain, which cannot reach the limit of runs yet.
   if (cause.rootEventId === null) {
     return sql`, started as (${insert}, c.runs from (${queued}) as c order by c.position returning event_id)${images}`;
   }

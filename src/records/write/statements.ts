@@ -16,7 +16,7 @@ import {
   bytesGrown,
   COUNT_CHANGE,
   changedWithEventIds,
-  type EventedRow,
+  type RowWithEventId,
   startRules,
   updateCounters,
   withNewEventIds,
@@ -57,11 +57,11 @@ export async function insertRows(
   targets: readonly RelationTarget[],
   { origin, isLeftOutIfTaken = false, turn }: InsertOptions = {},
 ): Promise<string[]> {
-  const evented = withNewEventIds(rows);
+  const rowsWithIds = withNewEventIds(rows);
   const isFirst = rows.every(({ version }) => version === 1);
   const types = ['uuid', 'text', 'text', 'uuid', 'timestamptz', 'timestamptz', ...(isFirst ? [] : ['bigint'])];
   const input: unknown[][] = [];
-  for (const { id, version, data: given, eventId, created_at: createdAt, updated_at: updatedAt } of evented) {
+  for (const { id, version, data: given, eventId, created_at: createdAt, updated_at: updatedAt } of rowsWithIds) {
     const way = giveWay();
     if (way !== undefined) await way;
     const dual = dualWrite(entity, given);
@@ -88,7 +88,7 @@ export async function insertRows(
       returning ${RECORD_COLUMNS}
     )`;
   await turn?.(true);
-  return (await apply(publication, entity, 'record.created', evented, ctes)).map(({ id }) => id);
+  return (await apply(publication, entity, 'record.created', rowsWithIds, ctes)).map(({ id }) => id);
 }
 
 /** A row to be replaced with its after image. */
@@ -136,9 +136,9 @@ async function updatePart(
   targets: readonly RelationTarget[],
 ): Promise<number> {
   const isVectorUnchanged = rows.every((row) => row.isSearchVectorUnchanged === true);
-  const evented = withNewEventIds(rows);
+  const rowsWithIds = withNewEventIds(rows);
   const input: unknown[][] = [];
-  for (const { id, version, data: given, eventId } of evented) {
+  for (const { id, version, data: given, eventId } of rowsWithIds) {
     const turn = giveWay();
     if (turn !== undefined) await turn;
     const data = await dualWrite(entity, given);
@@ -159,7 +159,7 @@ async function updatePart(
       where r.id = i.id and r.version = i.version${isSameRow(entity)} and ${isCurrent(entity)} and ${publication.room} and ${targetsExist(targets)}
       returning ${RECORD_COLUMNS}, octet_length(b.data::text) as bytes_before, ${FORMER_VALUES} as old
     )`;
-  return (await apply(publication, entity, 'record.updated', evented, ctes)).length;
+  return (await apply(publication, entity, 'record.updated', rowsWithIds, ctes)).length;
 }
 
 /**
@@ -181,8 +181,8 @@ export function deleteRows(publication: Publication, entity: Entity, rows: reado
 }
 
 async function deletePart(publication: Publication, entity: Entity, rows: readonly DoomedRow[]): Promise<number> {
-  const evented = withNewEventIds(rows);
-  const input = evented.map(({ id, version, eventId }) => [id, version, eventId]);
+  const rowsWithIds = withNewEventIds(rows);
+  const input = rowsWithIds.map(({ id, version, eventId }) => [id, version, eventId]);
   const ctes = sql`
     with input (id, version, event_id) as (${inputRows(['uuid', 'bigint', 'uuid'], input)}),
     changed as (
@@ -191,7 +191,7 @@ async function deletePart(publication: Publication, entity: Entity, rows: readon
       where r.id = i.id and r.version = i.version and ${isCurrent(entity)}
       returning ${RECORD_COLUMNS}
     )`;
-  return (await apply(publication, entity, 'record.deleted', evented, ctes)).length;
+  return (await apply(publication, entity, 'record.deleted', rowsWithIds, ctes)).length;
 }
 
 /**
@@ -202,7 +202,7 @@ export function apply(
   publication: Publication,
   entity: Entity,
   type: RecordEventType,
-  rows: readonly EventedRow[],
+  rows: readonly RowWithEventId[],
   changed: Sql,
   columns = sql`r.id`,
 ): Promise<RecordRow[]> {

@@ -22,10 +22,10 @@ import { requireRecordFits } from './record-size.ts';
 import { render } from './template.ts';
 
 /** A row, and the slots that "before" rules have set. */
-type RuledRow = RecordRow & { setByRule?: ReadonlySet<string> };
+type RowAfterRules = RecordRow & { setByRule?: ReadonlySet<string> };
 
 /** A row to write, and the ids of the after rules that the change starts, in their order. */
-export type PreparedRow = RuledRow & { starts: readonly string[] };
+export type PreparedRow = RowAfterRules & { starts: readonly string[] };
 
 interface RuleContext {
   app: App;
@@ -50,7 +50,7 @@ export function hasRules(entity: Entity, operation: RuleOperation): boolean {
 /** Applies the before rules and collects the after rules that the change starts. 400 when a rule rejects it. */
 export async function applyRules(context: RuleContext, entity: Entity, change: RowChange): Promise<PreparedRow> {
   const { operation } = change;
-  let row: RuledRow = change.after;
+  let row: RowAfterRules = change.after;
   if (hasRules(entity, operation)) await includeConditions(context, entity, operation);
   for (const rule of entity.rules) {
     if (rule.trigger !== `before_${operation}`) continue;
@@ -92,8 +92,8 @@ async function applyAction(
   { caller }: RuleContext,
   entity: Entity,
   { name, action }: Rule,
-  row: RuledRow,
-): Promise<RuledRow> {
+  row: RowAfterRules,
+): Promise<RowAfterRules> {
   if (action.type === 'reject') throw failureIn(entity, caller, action.message);
   if (action.type !== 'set') return row;
   const values = render(action.values, entity, row, name) as JsonObject;
@@ -187,7 +187,7 @@ export function conditionOf(catalog: Catalog, caller: TenantCaller, entity: Enti
   return condition;
 }
 
-/** For callers who may not see what a rule writes to. */
+/** The message for callers that may not see the entity to which a rule writes. */
 export const NEUTRAL_FAILURE = 'a rule of this entity failed; ask an administrator';
 
 /** The failure of a rule, in its own words only for those who have a right on its entity. */

@@ -8,7 +8,7 @@ import { and, type Comparison, type Expression, type FieldRef, SYSTEM_FIELDS } f
 import { type Order, orderIn, orderOfKeys, type Scan, type SortKey, sortKey } from './order.ts';
 
 /** How a list is read. */
-export interface Serving {
+export interface ListPlan {
   order: Order;
   /** Null when the records must be sorted. */
   scan: Scan | null;
@@ -35,7 +35,7 @@ interface WholeScan {
 type IndexOrder = readonly OrderedField[];
 
 /** How the records that meet a condition are read in the order of the keys. */
-export function serve(entity: Entity, condition: Expression | null, keys: readonly SortKey[]): Serving {
+export function planList(entity: Entity, condition: Expression | null, keys: readonly SortKey[]): ListPlan {
   const order = orderIn(entity, keys);
   const filters = filtersOf(condition);
   // An index may have `createdAt` as a column where the id alone would decide too.
@@ -65,7 +65,7 @@ function areIndexed(entity: Entity, { all }: Filters): boolean {
 }
 
 /** How well indexes serve a list: higher is better, and 0 means that all its records are sorted. */
-export function gradeOf({ scan, whole, fixed }: Serving): number {
+export function gradeOf({ scan, whole, fixed }: ListPlan): number {
   if (whole !== null) return WHOLE;
   return scan === null ? 0 : scan === 'by first key' ? 1 : 2 + fixed;
 }
@@ -85,7 +85,7 @@ interface Filters {
   all: readonly Comparison[] | null;
 }
 
-/** What a condition requires of each record. */
+/** The filters that a condition applies to each record. */
 export function filtersOf(condition: Expression | null): Filters {
   const parts = condition === null ? [] : conjunction(condition);
   const own = parts.filter((part) => part.kind === 'comparison' && part.subject.through === null) as Comparison[];
