@@ -65,6 +65,27 @@ testOnTwo('quotas of records and of writes in a minute hold for both together', 
   expect(await createAtBoth(at, 20)).toBe(15);
 });
 
+testOnTwo('a write that fails at one process does not count at the other, which has seen it counted', async () => {
+  const tenant = await createTenant(processes[0]?.url as string);
+  await createEntity(tenant, 'notes', [{ key: 'code', type: 'text', unique: true }]);
+  await tenant.post(NOTES, { code: 'taken' });
+  const permissions = { entities: { notes: ['create'] } };
+  const limited = { name: 'limited', tenantSlug: tenant.slug, permissions, limits: { writesPerHour: 2 } };
+  const { name, secret } = (await tenant.post('/api/auth/bots/register', limited)).body.data;
+  const { token } = (await tenant.post('/api/auth/bots/identify', { name, secret }, newAddress())).body.data;
+  const [first, second] = processes.map(({ url }) => clientOf(url, { authorization: `Bearer ${token}` })) as Client[];
+  expect((await first?.post(NOTES, { code: 'a' }))?.status).toBe(201);
+  let hasSeen = false;
+  const failing = Array.from({ length: 6 }, async () => {
+    while (!hasSeen) await first?.post(NOTES, { code: 'taken' });
+  });
+  while (!hasSeen) hasSeen = (await second?.post(NOTES, { code: 'taken' }))?.status === 429;
+  await Promise.all(failing);
+  await delay(1_200);
+  expect((await second?.post(NOTES, { code: 'b' }))?.status).toBe(201);
+  expect((await second?.post(NOTES, { code: 'c' }))?.status).toBe(429);
+});
+
 testOnTwo('the writes of a bot in an hour hold for both together, one by one and in bulk', async () => {
   const { tenant } = await newTenant();
   const permissions = { entities: { notes: ['create'] } };

@@ -1,5 +1,5 @@
 // The limits of writes in a window of time: of a tenant per minute, of a bot per hour. The writes of a transaction are counted
-// before its commit, and uncounted when it has certainly failed. While a process knows that a window is exhausted, it refuses
+// before its commit, and uncounted when it has certainly failed. While a process has just seen that a window is exhausted, it refuses
 // writes before doing their work. A window begins with the first write in it. Times are milliseconds.
 // Failures: 429 QUOTA_EXCEEDED; 503 while the broker is unavailable.
 // Contract: neighbours#usage-and-quotas, decisions#limits-of-a-bot.
@@ -10,6 +10,8 @@ import { currentWork } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 
 const REMEMBERED_MAX = 10_000;
+/** For no longer: another process may have counted writes that fail and are given back. */
+const REMEMBERED_MS = 1_000;
 const UNCERTAIN = new Set(['SERVICE_UNAVAILABLE', 'CLIENT_GONE']);
 
 export interface WriteWindow {
@@ -41,10 +43,11 @@ export function writeWindowsOf({ tenant, id, limits }: Writer): WriteWindow[] {
   return windows;
 }
 
-/** A window without room for another write: its hits, and its end. */
+/** A window without room for another write: its hits, its end, and when that was seen. */
 interface ExhaustedWindow {
   used: number;
   endsAt: number;
+  seenAt: number;
 }
 
 /** Writes that have been counted. */
@@ -63,7 +66,7 @@ export function requireRoomForWrites(app: App, windows: readonly WriteWindow[]):
     const known = exhaustedOf(app).get(window.key);
     if (known === undefined) continue;
     const leftMs = known.endsAt - performance.now();
-    if (leftMs <= 0) exhaustedOf(app).delete(window.key);
+    if (leftMs <= 0 || performance.now() > known.seenAt + REMEMBERED_MS) exhaustedOf(app).delete(window.key);
     else if (known.used >= window.limit) throw exceeded(window, known.used, leftMs);
   }
 }
@@ -94,7 +97,7 @@ async function take(app: App, window: WriteWindow, writes: number): Promise<Take
   const taken = await app.broker.take({ key, windowMs, quota: limit }, writes);
   const { isTaken, count, resetMs } = taken;
   if (isTaken) return taken;
-  if (count >= limit) remember(app, key, { used: count, endsAt: askedAt + resetMs });
+  if (count >= limit) remember(app, key, { used: count, endsAt: askedAt + resetMs, seenAt: askedAt });
   throw exceeded(window, count, resetMs);
 }
 
