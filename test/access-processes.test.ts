@@ -162,7 +162,7 @@ test('of 100 wrong bot secrets over both processes, five are checked, and then t
       name: bot.name,
       secret: guess,
     });
-  // Four failures do not lock the bot; the success after them resets the count.
+  // Four failures do not lock the bot; the next success resets the count.
   for (let i = 0; i < 4; i++) expect((await identify(i, 'wrong')).status).toBe(401);
   expect((await identify(4, secret)).status).toBe(200);
   const answers = await Promise.all(Array.from({ length: 100 }, (_, i) => identify(10 + i, 'wrong')));

@@ -89,7 +89,7 @@ async function slowly<T>(
   }
 }
 
-/** Slow lists, by their queries. */
+/** The counted slow lists, by their queries. */
 async function listSlowly(name: string, ...queries: Record<string, string>[]): Promise<void> {
   await slowly(name, async () => {
     for (const query of queries) {
@@ -382,7 +382,7 @@ describe('the advice', () => {
 });
 
 describe('a tenant whose lists are of many combinations', () => {
-  /** `n` different queries. */
+  /** Makes `n` different queries. */
   function manyQueries(n: number): Json[] {
     const keys = ['stage', 'amount', 'title', 'isPaid', 'owner', 'due'];
     return Array.from({ length: n }, (_, i) => {
@@ -479,7 +479,7 @@ describe('a tenant whose lists are of many combinations', () => {
     await service.app.db.slow.begin(async (tx) => {
       await tx.rows(sql`delete from platform.tenants where id = ${leaving.id}::uuid`);
       flushed = flushSlowLists(service.app);
-      // The embedded database runs one transaction at a time; another one must not wait for a long deletion.
+      // The embedded database runs one transaction at a time, so a long deletion would delay others.
       if (process.env.DATABASE_URL) await flushed;
       else await tx.rows(sql`select pg_sleep(0.2)`);
     });

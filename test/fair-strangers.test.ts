@@ -45,7 +45,7 @@ describe('strangers of many networks', () => {
   });
 
   test('take turns by network: one with many calls does not keep another’s waiting', async () => {
-    // By the database's clock: on a busy machine this process may hear of a statement late.
+    // Measured by the database's clock: on a busy machine this process may learn of a statement's end late.
     const call = (from: string): Promise<number> =>
       forClient(
         from,
@@ -61,7 +61,7 @@ describe('strangers of many networks', () => {
     const many = Array.from({ length: 200 }, () => call('192.0.2.1'));
     const one = call('198.51.100.1');
     const [at, others] = await Promise.all([one, Promise.all(many)]);
-    // Without turns, it would come after all of them.
+    // Without turns, it would run after all of them.
     expect(others.filter((other) => other < at).length).toBeLessThan(100);
   });
 

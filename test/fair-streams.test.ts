@@ -58,7 +58,7 @@ async function commit(
     from generate_series(${from}::int, ${to}::int) as n`);
 }
 
-/** A relay as of another process, which appends to `broker`; and what has been appended, in order. */
+/** A relay that acts as another process and appends to `broker`; and the appended events, in order. */
 function relayOf(appended: { tenantId: string; events: StreamedEvent[] }[], broker = new MemoryBroker(app.log)) {
   const recording = new Proxy(broker, {
     get: (target, name) => {

@@ -15,7 +15,7 @@ import { endAll } from './support/started.ts';
 import { until } from './support/streams.ts';
 
 const STREAMS = 100;
-/** Of each stream, or as many as a busy machine manages meanwhile. */
+/** Resolves after this many bytes of each stream, or as many as a busy machine manages. */
 const PAGES_MS = 6_000;
 const GROWTH_MAX_MIB = 480;
 /** Without turns, half of the streams and more were closed; a process that has just started on a busy machine may close a few. */

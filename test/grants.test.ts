@@ -28,7 +28,7 @@ async function role(name: string, permissions: Record<string, string[]> = READ):
   return answer.body.data.id;
 }
 
-/** Ways to assign a role. */
+/** The ways to assign a role. */
 const ASSIGNMENTS: [string, (name: string, id: string) => Promise<Answer>][] = [
   ['a user', (name) => tenant.post('/api/users', { email: `${name}@a.test`, name, role: name, password: PASSWORD })],
   ['an invited user', (name) => tenant.post('/api/users', { email: `${name}@a.test`, name, role: name })],

@@ -187,7 +187,7 @@ describe('a rule of an entity that the caller has no right on', () => {
         const { status, body, text } = await (await clerkOf()).delete(`${path}${query}`);
         expect([status, body.error.code, body.error.message]).toEqual([400, 'BUSINESS_RULE_ERROR', NEUTRAL]);
         expect(text).not.toMatch(HIDDEN);
-        // Who may create in the entity knows it.
+        // A caller that may create in the entity knows the field.
         for (const client of [tenant, creating]) expect((await client.delete(`${path}${query}`)).text).toMatch(HIDDEN);
       }
     },

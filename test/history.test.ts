@@ -40,7 +40,7 @@ const asOf = (client: Client, id: string, moment: string) =>
 const brief = ({ items }: Json): string[] =>
   items.map(({ version, event, changes }: Json) => `${version} ${event.slice(7)} ${JSON.stringify(changes)}`);
 
-/** A time after all changes so far, and before those to come. */
+/** A time after all changes so far, and before all later ones. */
 async function between(): Promise<string> {
   await new Promise((resolve) => setTimeout(resolve, 5));
   const row = await service.app.db.first<{ at: string }>(sql`select clock_timestamp()::timestamptz(3) as at`);

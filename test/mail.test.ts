@@ -44,7 +44,7 @@ async function sink(reject: (nth: number) => number | null = () => null, given?:
   };
 }
 
-/** Quoted-printable as plain text. */
+/** Decodes quoted-printable text. */
 function decoded(text: string): string {
   return text
     .replaceAll('=\r\n', '')

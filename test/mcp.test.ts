@@ -384,7 +384,7 @@ describe('callers', () => {
     const user = (await tenant.post('/api/users', person)).body.data;
     const input = { tenantSlug: tenant.slug, email: person.email, password: person.password };
     const whoIs = async (headers: HeaderMap): Promise<Json> => (await resultOf('whoami_bot', {}, headers)).email;
-    // A session without a credential, one of another tenant's owner, and one of the operator in another tenant.
+    // Sessions without a credential, of another tenant's owner, and of the operator in another tenant.
     for (const own of [{}, { 'x-api-key': other.key }, superAdmin]) {
       const session = { ...own, 'mcp-session-id': await openSession(own) };
       if (own === superAdmin) await resultOf('select_tenant', { tenantSlug: other.slug }, session);
@@ -393,7 +393,7 @@ describe('callers', () => {
       expect((await resultOf('list_entities', {}, session)).entities.length).toBe(2);
       expect((await errorOf('create_record', { entity_name: 'customer', data: {} }, session)).code).toBe('FORBIDDEN');
       expect((await errorOf('list_entities', { tenantSlug: other.slug }, session)).code).toBe('FORBIDDEN');
-      // Without a session, or in another one, nothing is kept; and the session is no use to others.
+      // Without a session, or in another one, nothing is remembered; and others cannot use the session.
       expect((await resultOf('tenant_login', input, own)).isKept).toBe(false);
       const foreign = { 'x-api-key': tenant.key, 'mcp-session-id': session['mcp-session-id'] };
       expect((await send({ method: 'tools/list' }, foreign)).status).toBe(404);
@@ -723,7 +723,7 @@ export async function verified(secret: string, headers: Headers | Record<string,
 }
 `;
 
-/** Every line from the third on is a type error. */
+/** Code in which every line from the third on is a type error. */
 const MISUSE = `import { connect } from './client.ts';
 const client = connect('svc_ak_');
 client.records('order_item').create({});

@@ -168,7 +168,7 @@ test('they show queues, the event loop’s delay, and what is not relayed or del
   await tenant.delete(`/api/entities/secretive/records/${id}`);
   await refusing.waitFor(1);
   await becomesTrue('svc_webhook_deliveries_pending', (value) => value > 0);
-  // The oldest may be one that another test has left.
+  // The oldest event may be left over from another test.
   const isAge = (seconds: number): boolean => seconds > 0 && seconds < 86_400;
   await becomesTrue('svc_webhook_delivery_oldest_seconds', isAge);
   const estimated = await service.app.db.slow.begin((tx) => readBacklog(tx, 0));

@@ -147,7 +147,7 @@ interface World {
   shown: string[];
   /** Ids of the hidden rows; in the second tenant, ids of no rows. */
   hidden: string[];
-  /** The same for `other`. */
+  /** The ids for `other`. */
   hiddenOthers: string[];
   labels: Map<string, string>;
 }

@@ -55,7 +55,7 @@ const some = <T>(list: readonly T[]): T[] => list.filter(() => chance(0.5));
 
 let service: TestService;
 let receiver: Receiver;
-/** Comparisons made, for the message at the end. */
+/** The number of comparisons, for the message at the end. */
 let compared = 0;
 beforeAll(async () => {
   service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
@@ -102,9 +102,9 @@ interface Caller {
   rest: Client;
   /** Null for a role without a user. */
   userId: string | null;
-  /** Its value, if it opens event streams and WebSockets itself. */
+  /** The credential's value, if it opens event streams and WebSockets itself. */
   opens: { sse?: string; ws?: string };
-  /** Whether it may ask for a ticket. */
+  /** Whether the caller may ask for a ticket. */
   hasTickets: boolean;
   mayWrite: boolean;
   hasMcp: boolean;
@@ -120,7 +120,7 @@ class World {
   callers: Caller[] = [];
   readonly view = pick(ROW_FILTERS);
   roleName = '';
-  /** Of the receiver of the webhook with the role. */
+  /** The requests at the receiver of the webhook with the role. */
   path = '';
 
   constructor(readonly tenant: TestTenant) {}
@@ -156,7 +156,7 @@ class World {
     return { deals: { ...deals, operations }, companies: { ...companies, operations }, view: true };
   }
 
-  /** What the caller sees of changes. */
+  /** The changes that the caller sees. */
   expected(caller: Pick<Caller, 'userId' | 'isPlatform'>, selected: Selected, changes: readonly Change[]): Json[] {
     return changes.flatMap((change) => {
       const seen = judged(this.ruleOf(caller), selected, change, this.context(caller, change.at));
@@ -395,7 +395,7 @@ async function openFollowingSocket(world: World, caller: Caller, since: string):
   socket.send({ type: 'subscribe', entity, since, transitions, ...condition });
   const first = await socket.next();
   const mayRead = rule.deals.operations.includes('read');
-  // Refused, or a subscription to nothing.
+  // The stream is refused, or subscribes to nothing.
   if (first.type !== 'subscribed') agree(['subscribe', caller.name, first], mayRead, false);
   const selected: Selected = { entities: [entity], transitions, ...(filters === undefined ? {} : { filters }) };
   const expected = (changes: readonly Change[]): Json[] => {
@@ -481,7 +481,7 @@ async function tool(caller: Caller, name: string, input: object): Promise<Json> 
   return result.structuredContent;
 }
 
-/** What the caller follows, with random selections; from `since` on `changes` were made. */
+/** The streams that the caller follows, with random selections; `changes` were made since `since`. */
 async function compareFollowing(
   world: World,
   caller: Caller,
@@ -565,7 +565,7 @@ async function changeRights(world: World, since: string, changes: readonly Chang
   for (const caller of world.callers) {
     const items = await allItems(caller.rest, since, {});
     const at = items.flatMap(({ event }, i) => (event === 'rights.changed' ? [i] : []));
-    // The cursor is the owner's, whose rights are others in any case.
+    // The cursor is the owner's, whose rights always differ.
     agree(['rights.changed', caller.name, isOther], at, [0]);
     await compareFollowing(world, caller, since, changes);
     await compareReads(world, caller);

@@ -398,7 +398,7 @@ test('a quota of deliveries that is raised by a little releases about as many, a
   while ((await db.first(made)) === undefined) await Bun.sleep(50);
   // As claims leave a backlog: only a few deliveries are due at the same time.
   await db.slow.begin(async (tx) => {
-    // Of a subscription that has just been made Postgres expects one delivery, and would compare each with each.
+    // Postgres expects only one delivery of a new subscription, and would compare each with each.
     await tx.exec('set local enable_nestloop to off');
     await tx.rows(sql`
       update platform.webhook_deliveries as d
@@ -452,13 +452,13 @@ test('a delivery counts once, although the process that sent it first has died',
   const isHanging = Promise.withResolvers<void>();
   let requests = 0;
   receiver.answer = async (_, response) => {
-    // Those of the process that dies are never answered.
+    // The requests of the process that dies are never answered.
     if (++requests <= 3) await isHanging.promise;
     response.writeHead(200).end();
   };
   await bulk(tenant, 3);
   while (requests < 3) await Bun.sleep(10);
-  // As another process does when it finds that one gone.
+  // As another process does when it finds that the first one has died.
   await service.app.db.rows(sql`
     update platform.webhook_deliveries set claim_id = null, next_at = now() where subscription_id = ${id}::uuid`);
   await service.app.invalidations.publish('webhook', tenant.id);
@@ -480,7 +480,7 @@ test('a higher quota releases waiting deliveries even if the process dies betwee
   const { app } = service;
   const isOwn = sql`tenant_id = ${tenant.id}::uuid`;
   const underway = (): Promise<Json[]> => app.db.rows(sql`select from platform.delivery_releases where ${isOwn}`);
-  // Dies when it is about to publish the change.
+  // The process dies when it is about to publish the change.
   const dead = { ...app, invalidations: { ...app.invalidations, publish: () => Promise.reject(new Error('dead')) } };
   await expect(
     updateTenant(dead as unknown as App, tenant.slug, { quotas: { deliveriesPerDay: 10 } }),

@@ -161,7 +161,7 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
   });
 }
 
-/** The connections of a new tenant, which are all of its owner key. */
+/** The connections of a new tenant, all opened with its owner key. */
 async function newConnections() {
   const { app } = service;
   const tenant = await service.tenant();
@@ -300,10 +300,10 @@ test('a client that is cut in the middle of a large event, because others wait f
   expect(waiting.total).toBeGreaterThanOrEqual(large.size);
   stalled.cut();
   expect(stalled.waitingBytes).toBe(0);
-  // The other one's error.
+  // The error of the other stream.
   expect(waiting.total).toBeLessThan(1_000);
   await expect(reader.read()).rejects.toThrow('does not read');
-  // Of this one no event had begun: it is told why.
+  // No event of this stream had begun, so it gets the reason.
   expect(await new Response(other.stream).text()).toContain('"code":"BACKPRESSURE"');
   expect([waiting.total, waiting.readers.size]).toEqual([0, 0]);
 });

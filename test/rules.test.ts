@@ -540,7 +540,7 @@ describe('the queue of rule runs', () => {
     await service.app.db.rows(sql`
       insert into platform.rule_images (event_id, tenant_id, bytes, data)
       values (gen_random_uuid(), ${tenant.id}::uuid, ${max - 1_000_000}::int, '{}')`);
-    // Enough for a count in the database.
+    // Enough runs to cause a count in the database.
     const note = 'x'.repeat(900_000);
     const statuses: number[] = [];
     for (let i = 0; i < 20; i++) statuses.push((await create(tenant, { note })).status);

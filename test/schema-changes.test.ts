@@ -248,7 +248,7 @@ describe('while records are being written', () => {
     { key: 'n', type: 'integer' },
   ];
 
-  /** How many records have a value of the first field, or words; the bytes of all, and those counted. */
+  /** How many records have a value of the first field, or words; their bytes, and the counted bytes. */
   async function storedIn(name: string): Promise<Json> {
     const { id } = (await tenant.get(`/api/entities/${name}`)).body.data;
     return service.app.db.first(sql`
@@ -519,7 +519,7 @@ describe('after a crash', () => {
     expect(await cleanUpInterruptedTenants(service.app)).toBeGreaterThan(0);
     expect(await leftIn(interrupted)).toEqual(NOTHING);
     expect(logged()).toBe(1);
-    // Its next turn comes later, and the same cause is logged once.
+    // Its next turn comes later, and the same cause is logged only once.
     expect(await cleanUpInterruptedTenants(service.app)).toBe(0);
     await Bun.sleep(6_000);
     expect(await cleanUpInterruptedTenants(service.app)).toBe(0);

@@ -13,7 +13,7 @@ const TOTAL = 2 * keptPerTenant + 4;
 let service: TestService;
 beforeAll(async () => {
   service = await startService({ SSE_MAX_CONNECTIONS_GLOBAL: String(TOTAL) });
-  // Streams of a process that an earlier test killed, which expire.
+  // Streams of a process that an earlier test killed count until they expire.
   if (process.env.SERVICE_RUNTIME !== 'deno')
     while ((await service.app.broker.leaseCount('sse')) > 0) await Bun.sleep(50);
 }, 60_000);

@@ -109,7 +109,7 @@ test('quick readers of more exports than there are connections take turns', asyn
 });
 
 describe('a fetch that has not ended when its reader has enough', () => {
-  // Of the first 1,000 small rows the fetch after them is for as many; those are too large for one batch.
+  // After 1,000 small rows the next fetch is for as many rows, which are too large for one batch.
   const growing = sql`
     select n::text, repeat('z', case when n > 1500 then 100000 else 10 end) from generate_series(1, 2500) n`;
   const readSome = async (reader: Reader): Promise<void> => {
@@ -160,7 +160,7 @@ test('when a connection breaks, its streams fail with 503, including those that 
 });
 
 test('a stream that ends while its connection is lent leaves no cursor behind', async () => {
-  // Of the session of the stream that asks, which on the embedded database is that of all.
+  // The session of the asking stream, which the embedded database shares among all.
   const cursors = async (): Promise<number> => {
     const query = sql`select count(*)::text from pg_cursors where name like 'rows\\_%'`;
     for await (const [row] of db.stream(query, 10)) return Number(row?.[0]);

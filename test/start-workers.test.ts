@@ -66,7 +66,7 @@ test('a worker is silent by the ticks of its supervisor since the last answer, n
     for (let i = 0; i < times; i++) heartbeat.tick();
   };
   tick(30);
-  // Merely slow: one question is open at a time, and the answer counts however late it comes.
+  // The server is merely slow: one query is open at a time, and its response counts however late it comes.
   expect([asked, silent]).toEqual([1, []]);
   heartbeat.answered();
   tick(30);

@@ -75,7 +75,7 @@ async function until(isTrue: () => boolean | Promise<boolean>, what: string): Pr
 
 async function inFlight(): Promise<number> {
   const { text } = await service.admin.get('/metrics');
-  // Without the request that asks.
+  // Not counting the asking request.
   return Number(/^svc_requests_in_flight (\d+)/m.exec(text)?.[1]) - 1;
 }
 

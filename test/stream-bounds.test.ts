@@ -120,7 +120,7 @@ test('pages of streams that replay, and read nothing, take at most 32 MiB; a str
     reading: keep(await connectEvents(service.url, tenant.slug, tenant.key, query)),
     count,
   }));
-  // Those that are disconnected keep the rest of an event for a while.
+  // Disconnected streams keep the rest of an event for a while.
   expect(most).toBeLessThan(LIMITS.replay.heldBytes + 8 * LIMITS.recordBytesMax);
 }, 120_000);
 

@@ -22,7 +22,7 @@ import {
 import { connectEvents } from './support/streams.ts';
 
 const NOTES = '/api/entities/notes/records';
-/** A deadlock is found after a second. */
+/** Postgres detects a deadlock after a second. */
 const DEADLOCK_MS = 1_000;
 const ROUNDS = 3;
 

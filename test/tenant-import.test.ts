@@ -61,7 +61,7 @@ function comparable(text: string): Json[] {
     .map((line) => (line.type === 'subscription' ? { ...line, id: '', is_active: false } : line));
 }
 
-/** What failed imports must not leave. */
+/** Rows that failed imports must not leave behind. */
 async function leftOf(slug: string): Promise<Json> {
   const { status } = await service.admin.get(`${TENANTS}/${slug}`);
   const arriving = await service.app.db.rows(sql`select id from platform.arriving_tenants`);
@@ -461,7 +461,7 @@ describe('a clone', () => {
         createdAt: original.createdAt,
       });
     });
-    // All but one have the default, which stays equal among them.
+    // All but one have the default, so their masked values stay equal.
     expect(new Set(one.map(({ ref }) => ref)).size).toBe(new Set(originals.map(({ ref }) => ref)).size);
     expect(new Set(one.map(({ type }) => type)).size).toBe(new Set(originals.map(({ type }) => type)).size);
   });

@@ -15,7 +15,7 @@ import { createTenant, type TestTenant } from './support/service.ts';
 import { IS_EMBEDDED, sized } from './support/sizes.ts';
 import { endAll } from './support/started.ts';
 
-/** Deno's own collector is left alone. */
+/** Garbage collection on Deno is not influenced. */
 const GROWTH_MAX_MIB = process.env.SERVICE_RUNTIME === 'deno' ? 256 : 160;
 /** An export copies large texts as they are read: twice what was measured. */
 const EXPORT_GROWTH_MAX_MIB = 176;
@@ -98,7 +98,7 @@ test('an import of large records, and one of many small ones, hold few of them a
   const path = await createEntity(tenant, 'imported', fields('title text', 'body text'));
   const largeCount = sized(60, 2);
   const smallCount = sized(60_000);
-  // As many bytes on the embedded database, in fewer and longer words: what it does for each of them is not the subject.
+  // The same bytes on the embedded database, in fewer and longer words: its work per word is not the subject.
   const stem = 'слово'.repeat(IS_EMBEDDED ? 4 : 1);
   const words = Array.from({ length: sized(20_000) }, (_, i) => `${stem}${(i * 7_919) % 20_000}`).join(' ');
   const large = `${JSON.stringify({ title: 'large', body: `${words} ${words}` })}\n`.repeat(largeCount);

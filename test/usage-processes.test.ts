@@ -105,7 +105,7 @@ testOnTwo('a killed process loses nothing that it has stored, and a stopped one 
   const [first, second] = processes as [ServiceProcess, ServiceProcess];
   const stored = await createAtBoth(at, 20);
   expect(stored).toBe(40);
-  // Both have stored what they counted when the sum is complete at one of them.
+  // When the sum is complete at one process, both have stored their counts.
   while ((await today(at[0])).writes < stored) await delay(50);
   await at[1]?.post(NOTES, { title: 'counted or lost' });
   await second.kill();

@@ -23,11 +23,11 @@ afterAll(async () => {
   await stores.remove();
 });
 
-/** What one process has confirmed: each write with its time, and the records that the quota counts. */
+/** The confirmations of one process: each write with its time, and the records that the quota counts. */
 interface Confirmed {
   writes: { at: number; count: number }[];
   records: number;
-  /** Of calls that were not answered: what they may have written, and by how much records may be more or fewer. */
+  /** For unanswered calls: the possible writes, and by how much the number of records may differ. */
   unknown: { writes: number; more: number; fewer: number };
 }
 

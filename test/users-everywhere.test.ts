@@ -39,7 +39,7 @@ async function user(): Promise<{ id: string; email: string; remote: Client; toke
   return { id: added.body.data.id, email, remote, token };
 }
 
-/** Milliseconds until the other process responds with this status. */
+/** The milliseconds until the other process responds with this status. */
 function statusAfter(client: Client, path: string, status: number): Promise<number> {
   return durationOf(async () => {
     while ((await client.get(path)).status !== status);
@@ -122,7 +122,7 @@ describe('over all processes', () => {
 describe('a burst of logins', () => {
   test('gets 503 once the queue is full, which does not count as an attempt, and does not slow other tenants', async () => {
     const other = await here.tenant();
-    // After a pause, so that both measurements are comparable.
+    // Pause first, so that both measurements are comparable.
     const read = async (): Promise<number> => {
       await new Promise((resolve) => setTimeout(resolve, 3));
       return durationOf(async () => expect((await other.get('/api/keys')).status).toBe(200));

@@ -63,7 +63,7 @@ describe('a receiver', () => {
     const { id } = await subscribe(tenant, receiver.url);
     await createRecord(tenant, RECORDS, { title: 'a' });
     expect((await settledDeliveries(tenant, id))[0]).toMatchObject({ status: 'delivered', http_status: 200 });
-    // With what the kernel buffers.
+    // Including the kernel's buffers.
     expect(written).toBeLessThan(64 * 1_048_576);
   });
 

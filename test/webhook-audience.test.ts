@@ -63,12 +63,12 @@ describe('a subscription with a role', () => {
     expect(role).toBe('partner');
     const open = await createRecord(tenant, RECORDS, { title: 'open', stage: 'open', cost: 7 });
     await createRecord(tenant, RECORDS, { title: 'hidden', stage: 'draft' });
-    // The image after the change decides, of a deletion the one before.
+    // The image after the change decides; for a deletion, the image before it.
     await tenant.patch(`${RECORDS}/${open.id}`, { title: 'closed', stage: 'closed' });
     await tenant.patch(`${RECORDS}/${open.id}`, { title: 'open again', stage: 'open' });
     await tenant.delete(`${RECORDS}/${open.id}`);
     const sent = await last(4, { stage: 'open' });
-    // Records have no order among each other.
+    // Different records have no order among each other.
     const ofOne = sent.filter(({ body }) => body.data.title !== 'last');
     expect(ofOne.map(({ body }) => [body.event, body.data.title])).toEqual([
       ['record.created', 'open'],
@@ -194,7 +194,7 @@ describe('a subscription with filters', () => {
     await tenant.patch(`${RECORDS}/${record.id}`, { title: 'won', stage: 'won' });
     expect(titles(await last(2, { stage: 'won', cost: 5 }))).toEqual(['won', 'last']);
     expect(await deliveriesOf(tenant, id)).toHaveLength(2);
-    // Changed and taken away again.
+    // Added and removed again.
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { filters: 'title = "other"' });
     await createRecord(tenant, RECORDS, { title: 'x', stage: 'won', cost: 5 });
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { filters: null });
@@ -325,7 +325,7 @@ describe('secrets that overlap', () => {
     const [both] = (await receiver.waitFor(1)) as [Received];
     expect(both.headers['webhook-signature']).toBe(`${standard(both, NEW)} ${standard(both, OLD)}`);
     expect(both.headers['x-svc-signature']).toBe(createHmac('sha256', NEW).update(both.text).digest('hex'));
-    // Repeated, as after a lost response, it keeps the one before.
+    // When repeated, as after a lost response, it keeps the previous secret.
     await change({ secret: NEW, keepPreviousForHours: 24 });
     await createRecord(tenant, RECORDS, { title: 'b' });
     const again = (await receiver.waitFor(2))[1] as Received;

@@ -9,7 +9,7 @@ import { type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 const RECORDS = '/api/entities/task/records';
-/** Of each of three event types; a tenant has at most 1,000. */
+/** Subscriptions per event type, for three types; a tenant has at most 1,000. */
 const COUNT = 320;
 
 let service: TestService;

@@ -368,7 +368,7 @@ describe('a receiver that fails', () => {
     await makePending(25, 1);
     await setActive(25, false);
     expect(await found()).toEqual([]);
-    // Since its activation.
+    // Counted since its activation.
     await setActive(1, true);
     expect(await found()).toEqual([]);
     await makePending(25, 0);

@@ -54,7 +54,7 @@ test('changes wait while a condition does not fit, health says why, and they are
   expect((await deliveriesOf(tenant, id)).map(({ status, error, next_attempt_at: at }) => [status, error, at])).toEqual(
     Array(3).fill(['pending', 'waits: a condition of the subscription no longer fits', null]),
   );
-  // Sent by hand, it still waits.
+  // Even when it is sent manually, it still waits.
   const [{ id: delivery } = { id: '' }] = await deliveriesOf(tenant, id);
   await tenant.post(`/api/webhooks/deliveries/${delivery}/redeliver`);
   await until(async () => (await deliveriesOf(tenant, id)).every(({ error }) => error?.startsWith('waits')));
@@ -102,7 +102,7 @@ test('a narrowed role sends nothing that it lost, and a deleted role holds chang
   await receiver.waitFor(2);
   expect(titles()).toEqual(['shown', 'again']);
   expect(await settledDeliveries(tenant, id, 2)).toHaveLength(2);
-  // As if the role had been deleted while the subscription was made.
+  // As if the role had been deleted while the subscription was being created.
   await service.app.db.rows(sql`
     update platform.webhook_subscriptions set role = 'nobody' where id = ${id}::uuid`);
   await createRecord(tenant, RECORDS, { title: 'later', cost: 2 });

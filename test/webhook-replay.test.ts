@@ -193,7 +193,7 @@ test('since a cursor of the feed: the deliveries of later changes, each once', a
     ['earliest', ['a', 'b', 'c', 'd']],
   ] as [string, string[]][]) {
     const before = receiver.received.length;
-    // The one before ends a moment after its last delivery.
+    // The previous replay ends a moment after its last delivery.
     let answer = await replay(id, { since, status: 'all' });
     for (; answer.status === 409; answer = await replay(id, { since, status: 'all' })) await Bun.sleep(20);
     expect([answer.status, answer.body.data]).toEqual([200, { queued: later.length }]);

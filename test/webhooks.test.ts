@@ -345,7 +345,7 @@ describe('subscriptions', () => {
     const { id } = await subscribe(tenant, hook());
     for (const title of ['1', '2', '3']) {
       await tenant.post(RECORDS, { title });
-      // Deliveries of the same millisecond have no order.
+      // Deliveries of the same millisecond have no defined order.
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
     const all = await settledDeliveries(tenant, id, 3);

@@ -80,8 +80,8 @@ export async function currentClaim(app: App, owner: Owner, id: string) {
 }
 
 /**
- * Opens a session for a user who has just proved their password; a token of it must have this version. Ends the user's
- * expired sessions, and the longest unused of too many. Undefined when the user has changed meanwhile.
+ * Opens a session for a user who has just proved their password; its tokens must have this version. Ends the user's expired
+ * sessions and, if there are too many, the ones unused for longest. Undefined when the user has changed meanwhile.
  */
 export async function openSession(
   app: App,

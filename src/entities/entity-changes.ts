@@ -47,7 +47,7 @@ export async function updateEntity(
   return getEntity(app, caller, name);
 }
 
-/** A name that is not given stays as it is in the database: the definitions at hand may be older. */
+/** A name that is not given keeps its value in the database, since the cached definitions may be older. */
 async function setNames(
   queries: Queries,
   entity: Entity,

@@ -86,8 +86,8 @@ async function found(queries: Queries, { tenant }: TenantCaller, id: string, loc
 }
 
 /**
- * Changes the given members; the others stay as they are until then, so that rights that somebody else takes away at once do not
- * come back. Keys whose role the API no longer has lose all permissions.
+ * Changes the given members. The others are locked until the change is stored, so that rights that somebody else has just taken
+ * away do not come back. Keys whose role the API no longer has lose all permissions.
  */
 export async function updateApi(
   app: App,

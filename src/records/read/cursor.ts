@@ -1,18 +1,18 @@
-// The cursors of lists: where a page starts, as a text that is valid for the same sort only. It fits into a URL: instead of long
-// values it has how they begin and their hashes, and the values are read from the record. If that has changed since, the page
-// starts at the first value that begins so: it may repeat records, and skips none.
-// Failures: 400 for a text that is no cursor of the list. Contract: decisions#lists.
+// The cursors of lists: the start of a page, as a text that is valid for the same sort only. A cursor must fit into a URL, so it
+// contains only the beginnings of long values and their hashes; the values are read from the record. If the record has changed
+// since, the page starts at the first value with that beginning: it may repeat records, but skips none.
+// Failures: 400 for a text that is not a cursor of the list. Contract: decisions#lists.
 import { invalidField } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
 import { sha256 } from '../../runtime/tokens.ts';
 import type { Cursor, Order, SortKey } from './order.ts';
 
-/** Characters of a cursor with whole values. */
+/** The most characters of a cursor with whole values. */
 const WHOLE_MAX = 4_096;
-/** Characters of a value in a longer one. */
+/** How many characters of each value a longer cursor contains. */
 const START_MAX = 256;
-/** Comes after every text, by code point. */
+/** The last code point, which comes after every text. */
 const LAST = '\u{10ffff}';
 
 type Whole = string | null;
@@ -39,7 +39,7 @@ export function writeCursor({ keys }: Order, values: readonly Whole[], id: strin
 
 function shortened(value: Whole): Written {
   if (value === null || value.length <= START_MAX) return value;
-  // No half of a pair.
+  // Without half of a surrogate pair.
   return [value.slice(0, START_MAX).replace(/[\ud800-\udbff]$/, ''), hashOf(value)];
 }
 
@@ -47,7 +47,7 @@ function hashOf(value: string): string {
   return sha256(value).toString('base64url');
 }
 
-/** `presentOf` reads the values of a record that is in the list. Null for an empty cursor, the first page. */
+/** Reads a cursor; `presentOf` reads the current values of a record in the list. Null for an empty cursor, the first page. */
 export async function readCursor(
   order: Order,
   text: string,
@@ -72,7 +72,7 @@ function isOf(written: Written, value: Whole): boolean {
   return isWhole(written) ? written === value : value !== null && hashOf(value) === written[1];
 }
 
-/** What comes before all values that begin so. */
+/** The value that comes before all values with this beginning. */
 function firstOf(start: string, key: SortKey | undefined): string {
   return key?.isDescending === true ? start + LAST : start;
 }
@@ -101,7 +101,7 @@ function isText(value: unknown): value is string {
   return typeof value === 'string' && !value.includes('\0');
 }
 
-/** Only texts are long. */
+/** Whether the key is of a text type: only texts are long. */
 function isTextKey(key: SortKey | undefined): boolean {
   return key?.sqlType === 'text';
 }
