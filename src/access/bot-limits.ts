@@ -1,6 +1,6 @@
 // The limits of a bot besides its permissions: records written per hour (usage/write-rate.ts), and rows that one call may read.
-// A page without a limit in the request has as many rows as the bot may read. A call without pages is refused when it would read
-// more.
+// A page without a limit in the request has the default number of rows, but at most as many as the bot may read. A call without
+// pages is refused when it would read more.
 // Failures: 400 at the parameter.
 // Contract: decisions#limits-of-a-bot.
 import { invalidField } from '../errors.ts';

@@ -38,7 +38,7 @@ interface Waiting {
   start(): void;
 }
 
-interface Held {
+interface HeldPage {
   share: string;
   bytes: number;
   since: number;
@@ -49,7 +49,7 @@ export class PageTurns {
   readonly #queue = new FairQueue<Waiting>({ slots, operatorSlots: 0, shareWaitingMax: Number.POSITIVE_INFINITY });
   readonly #bytes = new SharedBudget(heldBytes);
   /** Pages that have been read. */
-  readonly #held = new Set<Held>();
+  readonly #held = new Set<HeldPage>();
   /** By replaying tenant: the function that ends the frequent garbage collection for it. */
   readonly #collecting = new Map<string, () => void>();
   #restsUntil = 0;
@@ -74,7 +74,7 @@ export class PageTurns {
     this.#watching ??= setInterval(() => this.#watch(), WATCH_MS);
     await promise;
     const startedAt = performance.now();
-    const held: Held = { share, bytes: pageBytes, since: startedAt, receiver };
+    const held: HeldPage = { share, bytes: pageBytes, since: startedAt, receiver };
     const leave = (bytes: number): void => {
       this.#queue.end(ticket, performance.now() - startedAt);
       this.#bytes.give(share, held.bytes - bytes);

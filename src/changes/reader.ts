@@ -122,8 +122,8 @@ export class EventReader {
     // Another entity may now have the name of a dropped one.
     const isThere = this.catalog.byId.has(event.entityId ?? '');
     if (view === null && !wasReader && !allows(this.caller.rights, 'read', isThere ? entity : '*')) return null;
-    if (this.#seesChanged(event, entity)) return { type: DEFINITION_CHANGED, entity, data: { entity } };
-    return this.#isJudgedBy(event) ? { type: RIGHTS_CHANGED, entity: null, data: {} } : null;
+    if (this.#seesChangedField(event, entity)) return { type: DEFINITION_CHANGED, entity, data: { entity } };
+    return this.#decidesOnRows(event) ? { type: RIGHTS_CHANGED, entity: null, data: {} } : null;
   }
 
   /**
@@ -140,7 +140,7 @@ export class EventReader {
    * Whether the caller may see the field that the change of definition is about: under its current key, if the field still
    * exists.
    */
-  #seesChanged({ entityId, payload }: CommittedEvent, entity: string): boolean {
+  #seesChangedField({ entityId, payload }: CommittedEvent, entity: string): boolean {
     const changed = payload?.field as { id: string; key: string } | undefined;
     if (changed === undefined) return true;
     const field = this.catalog.byId.get(entityId ?? '')?.fields.find(({ id }) => id === changed.id);
@@ -151,7 +151,7 @@ export class EventReader {
    * Whether a hidden field decides on the caller's rows and had another type before, so that the caller's former rows can no
    * longer be judged. No condition may name a field while its type changes, so the rights have changed since, and perhaps back.
    */
-  #isJudgedBy({ entityId, payload, at }: CommittedEvent): boolean {
+  #decidesOnRows({ entityId, payload, at }: CommittedEvent): boolean {
     const changed = payload?.field as { id: string } | undefined;
     const { entity, condition } = this.#accessTo(entityId ?? '', at) ?? {};
     if (entity === undefined || condition == null) return false;

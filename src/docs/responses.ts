@@ -1,6 +1,6 @@
 // The `responses` of an operation: the success in its envelope, and one response per status for the errors that the route names
-// or that every route of its kind may return. Error responses are components named after their codes. Contract:
-// decisions#api-document, decisions#status-codes.
+// or that every route of its kind may return. Error responses are components named after their codes.
+// Contract: decisions#api-document, decisions#status-codes.
 import { type TSchema, Type } from '@sinclair/typebox';
 import { type ErrorCode, SECOND_STATUS, STATUS_BY_CODE } from '../errors.ts';
 import { DryRunSchema } from '../http/dry-run.ts';

@@ -1,8 +1,8 @@
 // The definition lock of a tenant: one change of its fields at a time, over several transactions. The lock is a lease in
 // platform.definition_locks, renewed while the change lasts. Each transaction verifies that it still holds the lease, so a
 // stalled process cannot finish a change that another process has cleaned up. A row marks an interrupted change when its lease
-// has expired, or when its process has no connection to the database any more. Times are milliseconds. Contract:
-// decisions#field-changes.
+// has expired, or when its process has no connection to the database any more. Times are milliseconds.
+// Contract: decisions#field-changes.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict, ServiceError } from '../errors.ts';

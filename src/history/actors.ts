@@ -25,14 +25,14 @@ export const ActorSchema = Type.Object(
 );
 export type Actor = Static<typeof ActorSchema>;
 
-export type Made = Pick<CommittedEvent, 'actor' | 'triggeredBy'>;
+export type ChangeOrigin = Pick<CommittedEvent, 'actor' | 'triggeredBy'>;
 
 /** The function that names the actor of each of these events. */
 export async function actorsOf(
   app: App,
   caller: TenantCaller,
-  events: readonly Made[],
-): Promise<(event: Made) => Actor> {
+  events: readonly ChangeOrigin[],
+): Promise<(event: ChangeOrigin) => Actor> {
   const ids = [...new Set(events.flatMap(({ actor }) => (actor !== null && isUuid(actor) ? [actor] : [])))];
   const known = new Map((await accounts(app, caller, ids)).map((account) => [account.id, account]));
   return ({ actor: id, triggeredBy }) => {

@@ -23,7 +23,7 @@ import { LIMITS } from '../limits.ts';
 import { ErasedSchema } from '../records/record.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { jsonBytes } from '../runtime/text.ts';
-import { ActorSchema, actorsOf, type Made } from './actors.ts';
+import { ActorSchema, actorsOf, type ChangeOrigin } from './actors.ts';
 import { openRecord, readerOf } from './past.ts';
 import { positionOf, readVersions, type VersionPosition } from './versions.ts';
 
@@ -90,7 +90,7 @@ export async function readHistory(
   const isFiltered = hasRowFilter(caller, scope.entity);
   const received = receivedBudget();
   const scan = new Scan(scanMs);
-  const shown: { made: Made; version: Omit<HistoryVersion, 'actor'> }[] = [];
+  const shown: { made: ChangeOrigin; version: Omit<HistoryVersion, 'actor'> }[] = [];
   let hasMore = false;
   let bytes = 0;
   read: for (;;) {

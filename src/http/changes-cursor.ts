@@ -70,7 +70,7 @@ export function openCursor(app: App, tenant: RetainingTenant, text: string, para
 
 /** Like `openCursor` without the 410: its position, whether or not one can still follow from there. */
 export function openedCursor(app: App, { id }: Pick<Tenant, 'id'>, text: string, parameter = 'since'): ChangesCursor {
-  const opened = text.length > LIMITS.changes.cursorMax ? null : opening(keysOf(app), text);
+  const opened = text.length > LIMITS.changes.cursorMax ? null : openedBy(keysOf(app), text);
   if (opened === null) throw invalidField(parameter, 'is not a cursor');
   const [owner, rightsKey, snapshot, floor, at, until, last = null] = opened;
   if (owner !== id) throw forbidden('this cursor belongs to another tenant');
@@ -116,7 +116,7 @@ type Content = [
 ];
 
 /** The content, if one of the keys has sealed it. */
-function opening(keys: readonly Uint8Array[], text: string): Content | null {
+function openedBy(keys: readonly Uint8Array[], text: string): Content | null {
   const bytes = /^[A-Za-z0-9_-]+$/.test(text) ? Buffer.from(text, 'base64url') : Buffer.alloc(0);
   if (bytes.length < NONCE_BYTES + TAG_BYTES) return null;
   for (const key of keys) {

@@ -93,7 +93,7 @@ async function createInvitedTenant(
   const owner = await app.db.slow.begin(async (tx) => {
     await claim(tx, token, user);
     await lockTenantNames(tx);
-    const maker = await makerWithRoom(tx, token);
+    const maker = await originWithRoom(tx, token);
     await insertTenant(app, tx, { id, slug, name, settings: {} });
     await tx.rows(sql`update platform.tenants set made_by_tenant = ${maker}::uuid where id = ${id}::uuid`);
     await tx.rows(sql`update platform.invitations as i set tenant_id = ${id}::uuid where ${hasToken(token)}`);
@@ -108,7 +108,7 @@ async function createInvitedTenant(
  * made as many as it may, since each tenant has its own share of connections, streams and storage. Checked before the schema is
  * created, which takes the database long and would be undone. Must hold the lock of the tenants' names.
  */
-async function makerWithRoom(tx: Tx, token: string): Promise<string | null> {
+async function originWithRoom(tx: Tx, token: string): Promise<string | null> {
   const maker = await tx.first<{ id: string | null; made: number }>(sql`
     with maker as (
       select coalesce(t.made_by_tenant, i.inviting_tenant) as id

@@ -43,7 +43,7 @@ const EntityLine = closed({
   updatedAt: Timestamp,
 });
 
-interface Held {
+interface HeldEntity {
   line: number;
   id: string;
   name: string;
@@ -57,7 +57,7 @@ interface Held {
 }
 
 export class Entities {
-  readonly #held: Held[] = [];
+  readonly #held: HeldEntity[] = [];
   readonly #allowed = new Allowance();
   #bytes = 0;
 
@@ -69,7 +69,7 @@ export class Entities {
   add(line: number, members: JsonObject): void {
     const entity = check(EntityLine, members, timeProblems);
     const { name, label = null, description = null, searchFolding = true, createdAt, updatedAt, indexes = [] } = entity;
-    const fields = entity.fields as Held['fields'];
+    const fields = entity.fields as HeldEntity['fields'];
     const id = this.ids(entity.id);
     // A subscription to an entity with this id would be one to all entities.
     if (id === EVERY_ENTITY) throw invalidField('id', 'cannot be the id of an entity');
@@ -136,7 +136,7 @@ function repeatedIds(fields: readonly { id: string }[]): Problem[] {
   );
 }
 
-async function draftsOf({ id, name, fields }: Held, catalog: Catalog): Promise<FieldDraft[]> {
+async function draftsOf({ id, name, fields }: HeldEntity, catalog: Catalog): Promise<FieldDraft[]> {
   const inputs = fields.map(({ id: _, ...input }) => input);
   const matches = await matchAhead(definitionValues(inputs));
   return withKnownMatches(matches, () => readFields({ fields: inputs as never }, { catalog, self: { id, name } }));

@@ -11,7 +11,7 @@ import { ServiceError } from '../errors.ts';
 import { appendEvent } from '../events/outbox.ts';
 import { notifyCommitted, registerOutput } from '../events/publication.ts';
 import { LIMITS } from '../limits.ts';
-import { businessRuleError, conditionOf, haveStartedWithin } from '../records/write/triggers.ts';
+import { businessRuleError, conditionOf, hasStartedRulesWithin } from '../records/write/triggers.ts';
 import { BackgroundRead } from '../runtime/background-read.ts';
 import type { Tx } from '../runtime/sql.ts';
 import { isUnavailable } from '../runtime/unavailability.ts';
@@ -61,7 +61,7 @@ export function startRules(app: App): Worker {
   registerQueue(app);
   registerOutput(app, {
     onCommitted: ({ tenantId }) => {
-      if (!haveStartedWithin(POLL_MS)) return;
+      if (!hasStartedRulesWithin(POLL_MS)) return;
       loopsOf(app).turns.add(tenantId);
       for (const worker of workers) worker.nudge();
     },

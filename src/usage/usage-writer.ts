@@ -1,6 +1,6 @@
 // Adds the counts of this process to the usage of the day, for all tenants in one statement. A killed process loses its counts
-// since the last flush, at most FLUSH_MS. A flush at midnight separates the days. Times are milliseconds. Contract:
-// neighbours#usage-and-quotas.
+// since the last flush, at most FLUSH_MS. A flush at midnight separates the days. Times are milliseconds.
+// Contract: neighbours#usage-and-quotas.
 import { type App, perApp } from '../app.ts';
 import { unavailable } from '../errors.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';

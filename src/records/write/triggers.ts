@@ -80,7 +80,7 @@ export async function applyRules(context: RuleContext, entity: Entity, change: R
 let lastStartAt = Number.NEGATIVE_INFINITY;
 
 /** Whether a write of this process has started any "after" rules in the last `withinMs`. */
-export function haveStartedWithin(withinMs: number): boolean {
+export function hasStartedRulesWithin(withinMs: number): boolean {
   return performance.now() - lastStartAt < withinMs;
 }
 
