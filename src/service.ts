@@ -11,7 +11,7 @@ import { cleanUpInterruptedTenants } from './entities/cleanup.ts';
 import { completeIndexesOnce } from './entities/index-completion.ts';
 import { startSearchRebuilds } from './entities/search-rebuild.ts';
 import { openHub } from './events/hub.ts';
-import { ensurePartitions, startRetention } from './events/retention.ts';
+import { ensurePartitions, startRetention, warnOfFewLocks } from './events/retention.ts';
 import { served, setsIdle } from './http/own-idle.ts';
 import { LIMITS } from './limits.ts';
 import { closeMcpStreams } from './mcp/routes.ts';
@@ -60,6 +60,7 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
   signal.throwIfAborted();
   await upgradeTenants(app, signal);
   await preparePartitions(app);
+  await warnOfFewLocks(app);
   const usage = startUsage(app);
   stages.add('usage', () => usage.stop());
   const workers = [

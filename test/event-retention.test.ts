@@ -2,7 +2,7 @@
 // deletes what is older.
 // Contract: history#retention.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { cleanUpOnce } from '../src/events/retention.ts';
+import { cleanUpOnce, warnOfFewLocks } from '../src/events/retention.ts';
 import { openCursor, sealCursor } from '../src/http/changes-cursor.ts';
 import { lowestIdAt } from '../src/runtime/ids.ts';
 import { type Queries, sql } from '../src/runtime/sql.ts';
@@ -184,4 +184,18 @@ test('each batch is found by its index, not by sorting all that is left', async 
   );
   expect(plans.length).toBeGreaterThan(0);
   for (const plan of plans) expect(plan).not.toMatch(/Sort|Seq Scan|Bitmap/);
+});
+
+test('the log says how many locks PostgreSQL needs for EVENT_RETENTION_DAYS, if it has fewer', async () => {
+  const { app } = service;
+  const warnings: string[] = [];
+  const log = { ...app.log, warn: (message: string) => void warnings.push(message) };
+  const warn = (eventRetentionDays: number) =>
+    warnOfFewLocks({ ...app, log, config: { ...app.config, eventRetentionDays } });
+  await warn(20);
+  expect(warnings).toEqual([]);
+  await warn(3_650);
+  expect(warnings).toEqual([
+    expect.stringMatching(/^EVENT_RETENTION_DAYS=3650 needs .* max_locks_per_transaction to \d+ /),
+  ]);
 });

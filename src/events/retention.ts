@@ -146,6 +146,27 @@ async function addPartition(app: App, day: Date): Promise<boolean> {
   });
 }
 
+/** Locks of a statement that reads events, for each day that is kept: the partition and its indexes. */
+const LOCKS_PER_DAY = 6;
+/** Statements that may read events at once, of all processes. */
+const READERS = 10;
+
+/**
+ * Warns when PostgreSQL has too few locks for so many days: a statement that reads the events of a record locks the partitions of all
+ * of them. When the locks are used up, statements of all tenants fail.
+ */
+export async function warnOfFewLocks({ db, config, log }: App): Promise<void> {
+  const needed = config.eventRetentionDays * LOCKS_PER_DAY * READERS;
+  const found = await db.first<{ own: number; connections: number }>(sql`
+    select current_setting('max_locks_per_transaction')::int as own, current_setting('max_connections')::int as connections`);
+  if (found === undefined || found.own * found.connections >= needed) return;
+  const wanted = Math.ceil(needed / found.connections);
+  log.warn(
+    `EVENT_RETENTION_DAYS=${config.eventRetentionDays} needs more locks than this PostgreSQL has: ` +
+      `set max_locks_per_transaction to ${wanted} or more, or keep events for fewer days`,
+  );
+}
+
 async function dropOldPartitions(app: App, now: Date): Promise<number> {
   const keptDays = app.config.eventRetentionDays;
   const oldest = nameOf(new Date(startOfDay(now) - keptDays * DAY_MS));
