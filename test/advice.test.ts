@@ -452,7 +452,7 @@ describe('a tenant whose lists are of many combinations', () => {
     expect((await adviceOn(name)).map((advice) => advice.filters)).toEqual(['NOT (NOT k0 = ?)']);
   });
 
-  test('that asks for advice all the time does not have the counts of all stored', async () => {
+  test('that constantly asks for advice does not cause the counts of all tenants to be stored', async () => {
     const victim = await newEntity();
     const { entity, keys } = await parsed(await newEntity(), { sort: 'title' });
     const name = await newEntity();

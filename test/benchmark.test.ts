@@ -59,7 +59,7 @@ describe('the check against an earlier commit', () => {
     expect(ids.filter((id) => !names.includes(id))).toEqual([]);
   });
 
-  test('a commit that the history does not have is none', () => {
+  test('a commit that is not in the history is refused', () => {
     expect(baseCommit('no-such-commit')).toBeNull();
   });
 

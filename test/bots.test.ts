@@ -267,7 +267,7 @@ describe('limits', () => {
     expect((await change(tenant, id, { limits: null })).status).toBe(409);
   });
 
-  test('writesPerHour counts each record, whichever way it is written, and nothing else', async () => {
+  test('writesPerHour counts each record, however it is written, and nothing else', async () => {
     const { tenant, bot, id, token } = await limited({ writesPerHour: 15 });
     const made = await bot.post(PATH, { title: 'a' }, { 'idempotency-key': 'one' });
     for (let i = 0; i < 3; i++) await bot.post(PATH, { title: 'a' }, { 'idempotency-key': 'one' });

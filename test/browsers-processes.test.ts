@@ -48,7 +48,7 @@ async function authAt({ url }: ServiceProcess, token: string): Promise<number> {
   return type === 'auth_ok' ? 200 : 401;
 }
 
-test('a ticket made in one process is good in the other, and of uses in both at once exactly one wins', async () => {
+test('a ticket made in one process is valid in the other, and of concurrent uses in both exactly one wins', async () => {
   for (let round = 0; round < 20; round++) {
     const ticket = await ticketOf(owner);
     const uses = [openAt(one, ticket), openAt(other, ticket), authAt(one, ticket), authAt(other, ticket)];
@@ -57,7 +57,7 @@ test('a ticket made in one process is good in the other, and of uses in both at 
   }
 });
 
-test('a ticket outlasts a Redis that is emptied, and is used up there all the same', async () => {
+test('a ticket survives an emptied Redis, and is still consumed by its use', async () => {
   const [kept, used] = [await ticketOf(owner), await ticketOf(owner)];
   expect(await openAt(one, used)).toBe(200);
   if (stores.redisUrl !== undefined) {

@@ -44,7 +44,7 @@ describe('responses', () => {
     path = await largeRecords(20);
   });
 
-  test('a list of up to 16 MiB is complete, one byte more is refused, and the refusal names limit and way out', async () => {
+  test('a list of up to 16 MiB is complete, one byte more is refused, and the refusal names the limit and a remedy', async () => {
     const list = `${path}?limit=18&sort=n`;
     const { text, body } = await tenant.get(list);
     const room = bytesMax - Buffer.byteLength(text);

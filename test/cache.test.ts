@@ -27,7 +27,7 @@ async function givenUsed() {
   return made;
 }
 
-test('while a value is loaded again, the one before is returned, and then the new one', async () => {
+test('while a value is loaded again, the previous one is returned, and then the new one', async () => {
   const { cache, load, loads } = await givenUsed();
   const renewed = cache.renew(KEY, load);
   expect(cache.get(KEY, unexpected)).toBe('before');
@@ -49,7 +49,7 @@ test('a value that changes again while it is loaded is loaded once more, for all
   expect(cache.get(KEY, unexpected)).toBe('after');
 });
 
-test('a value that nobody has asked for since it was loaded is not loaded again before somebody does', async () => {
+test('a value that has not been requested since it was loaded is loaded again only on request', async () => {
   const { cache } = given();
   await cache.get(KEY, loaded('before'));
   await cache.renew(KEY, unexpected);

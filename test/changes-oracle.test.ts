@@ -123,7 +123,7 @@ test('large values that a page does not show never refuse it: neither hidden val
   expect(deleted.map(({ data }) => data.data.fields)).toEqual(titles.map((title) => ({ title, open: true })));
 }, 180_000);
 
-test('requests that look past much wait before they read it: none breaks a connection that others would have to open again', async () => {
+test('requests that scan many events wait before they read them: none breaks a connection that others would have to open again', async () => {
   const { owner } = await newWorld();
   const since = (await owner.get('/api/changes')).body.data.nextCursor;
   const create = Array.from({ length: 500 }, () => ({ op: 'create', data: { title: 'x'.repeat(1_000), open: true } }));

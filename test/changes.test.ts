@@ -558,7 +558,7 @@ describe('a view that is followed', () => {
     expect((await follow(viewer, from as string)).items).toEqual([]);
   });
 
-  test('and deleted and made again under its name in between, for an admin, is one too', async () => {
+  test('and deleted and created again under its name in between, for an admin, is one too', async () => {
     const other = await newTenant();
     await other.post('/api/views', rising);
     const from = await now(other);

@@ -108,7 +108,7 @@ test('an installation is backed up while it is written to, and restored into an 
   expect(await second.run(login, { input: PASSWORD })).toMatchObject({ code: 0 });
 }, 60_000);
 
-test('a tenant that is there already is refused, and the others are restored', async () => {
+test('a tenant that already exists is refused, and the others are restored', async () => {
   const folder = join(first.directory, 'partly');
   await first.run(['backup', '--all', folder]);
   await second.run(['tenants', 'delete', 'beta', '--confirm', 'beta']);

@@ -99,7 +99,7 @@ test('a WebSocket that sends nonsense is lost, not the program', async () => {
   for (const message of failures) expect(message).toContain('something else than an object');
 }, 20_000);
 
-test('who asks for a wait of years is asked again after an hour: no timer takes more than 24 days', () => {
+test('a service that asks for a wait of years gets a new request after an hour: no timer takes more than 24 days', () => {
   expect(backOffMs(0, 3_000_000_000)).toBeLessThan(3_601_000);
   expect(backOffMs(0, 20_000)).toBeGreaterThanOrEqual(20_000);
 });

@@ -161,7 +161,7 @@ test('whatever is changed and deleted in a clone, every row of the original stay
   expect(await everythingOfOriginal()).toEqual(before);
 }, 120_000);
 
-test('a change of how one searches is made there, and does not begin the other’s again', async () => {
+test('a change of search folding applies to one of them, and does not restart the other’s rebuild', async () => {
   const clone = await cloned();
   const attempt = newId();
   await rows(sql`

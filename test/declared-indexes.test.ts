@@ -45,7 +45,7 @@ async function builtIndexes(name: string): Promise<string[]> {
 }
 
 describe('a definition', () => {
-  test('declares indexes when it is made, and shows them as ready', async () => {
+  test('declares indexes when it is created, and shows them as ready', async () => {
     const name = await newEntity([{ fields: ['stage', '-amount'] }, { fields: ['updatedAt'] }]);
     expect(await shownIndexes(name)).toEqual([
       { fields: ['stage', '-amount'], state: 'ready' },

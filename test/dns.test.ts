@@ -60,7 +60,7 @@ test('a name whose server is silent about IPv6 has its IPv4 addresses soon', asy
   resolver.cancel();
 });
 
-test('the names of receivers are asked of DNS_SERVERS', async () => {
+test('the names of receivers are resolved by DNS_SERVERS', async () => {
   const tenant = await tenantWithEntities(service, ['task'], fields('title text'));
   const { id } = await subscribe(tenant, receiver.url.replace('127.0.0.1', 'receiver.example'));
   await tenant.post('/api/entities/task/records', { title: 'a' });

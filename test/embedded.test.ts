@@ -189,7 +189,7 @@ test('a second process on the same directory is rejected with the reason', async
   expect(refusal).toContain(`process ${process.pid} already uses this data directory`);
 });
 
-test('a lock whose owner is gone is taken over, even when its process id is in use', async () => {
+test('a lock whose owner has died is taken over, even when its process id is in use', async () => {
   const home = await mkdtemp(join(tmpdir(), 'embedded-lock-'));
   const { lockFile } = await import('../src/runtime/embedded/lock-file.ts');
   const path = join(home, 'lock');

@@ -361,7 +361,7 @@ describe('erasing', () => {
 });
 
 describe('followers', () => {
-  test('are shown the deletion, with their conditions or without; who sees some rows only reads again', async () => {
+  test('are shown the deletion, with conditions or without; a follower with a row filter reads again', async () => {
     const rowFilter = 'stage = "open"';
     const permissions = { task: ['read' as const] };
     const some = await withRole(service, tenant, { permissions, entities: { task: { rowFilter } } });

@@ -14,7 +14,7 @@ function busy(): void {
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('the event loop', () => {
-  test('a tenant that rests after its pieces delays no other: who comes meanwhile goes on before the next piece', async () => {
+  test('a tenant that pauses after its pieces delays no other: others that come meanwhile continue before the next piece', async () => {
     const pieces: number[] = [];
     let isOver = false;
     const heavy = asTenant('heavy', async () => {
@@ -44,7 +44,7 @@ describe('the event loop', () => {
     expect(between.filter((pieces) => pieces > 0).length).toBeLessThan(10);
   });
 
-  test('nobody rests for what another has taken', async () => {
+  test('nobody pauses for the time that another has used', async () => {
     const order: string[] = [];
     await asTenant('heavy', async () => {
       await giveWay();

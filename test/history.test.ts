@@ -274,7 +274,7 @@ describe('who sees what of a history', () => {
     ]);
   });
 
-  test('a row filter on a field that has had another type since shows nothing of then', async () => {
+  test('a row filter on a field whose type has changed since shows nothing of that time', async () => {
     const own = await newTenant();
     const hidden = await createRecord(own, DEALS, { title: 'hidden', secret: 'yes' });
     await ok(own.patch(`${DEALS}/${hidden.id}`, { title: 'shown', secret: 'no' }));
@@ -356,7 +356,7 @@ describe('who sees what of a history', () => {
 });
 
 describe('a record as it was', () => {
-  test('at a time: 404 before it was created and after it was deleted, the version of then between', async () => {
+  test('at a time: 404 before it was created and after it was deleted, the version of that time in between', async () => {
     const before = await between();
     const created = await createRecord(tenant, DEALS, { title: 'a', amount: 1 });
     const { id } = created;
@@ -393,7 +393,7 @@ describe('a record as it was', () => {
     expect((await asOf(tenant, id, foreign)).status).toBe(403);
   });
 
-  test('through the rights of today: hidden fields are left out, a row outside the filter then is 404', async () => {
+  test('through today’s rights: hidden fields are left out, a row that was outside the filter at that time is 404', async () => {
     const client = await withRole(service, tenant, {
       permissions: { deals: ALL },
       entities: { deals: { excludeFields: ['secret'], rowFilter: 'amount >= 10' } },
@@ -572,7 +572,7 @@ describe('restore', () => {
     expect((await history(tenant, id)).items).toHaveLength(5);
   });
 
-  test('is refused without the right, and for a version that is not there or not seen', async () => {
+  test('is refused without the right, and for a version that does not exist or is not visible', async () => {
     const { id } = await createRecord(tenant, DEALS, { title: 'a', amount: 1, secret: 's' });
     await ok(tenant.patch(`${DEALS}/${id}`, { amount: 10, secret: 't' }));
     const gone = await createRecord(tenant, DEALS, { title: 'b', amount: 10, secret: 'u' });
@@ -762,7 +762,7 @@ describe('deleted records', () => {
     }
   });
 
-  test('are those that the role saw when they were deleted, without the fields that it hides', async () => {
+  test('are the records that the role saw when they were deleted, without its hidden fields', async () => {
     const role = (restriction: Json) =>
       withRole(service, own, { permissions: { deals: ['read'] }, entities: { deals: restriction } });
     const few = await role({ excludeFields: ['secret'], rowFilter: 'amount >= 2' });

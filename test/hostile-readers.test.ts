@@ -152,7 +152,7 @@ describe('large responses', () => {
     return tenant;
   };
 
-  test('a tenant that leaves much unread gets 429 until it has read it or gone; other tenants get theirs', async () => {
+  test('a tenant with many unread bytes gets 429 until they are read or its clients have gone; other tenants are served', async () => {
     const [slow, other] = [await wideTenant(), await wideTenant()];
     const connections: RawConnection[] = [];
     const open = async (): Promise<number> => {

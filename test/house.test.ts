@@ -47,7 +47,7 @@ describe('imports', () => {
     expect(upward).toEqual([]);
   });
 
-  test('imports name files with their extension, and none leaves src but to the client', () => {
+  test('imports name files with their extension, and only imports of the client leave src', () => {
     const wrong = sources.flatMap((source) =>
       relativeImports(source)
         .filter((target) => !/^(src|client)\/.*\.ts$/.test(target) || !existsSync(join(ROOT, target)))

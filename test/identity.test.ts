@@ -309,7 +309,7 @@ describe('a forgotten password', () => {
     expect((await reset({ 'x-tenant-id': null })).status).toBe(200);
   });
 
-  test('a token is void once the user’s address, role, password or activity has changed, by whichever way', async () => {
+  test('a token is void once the user’s address, role, password or activity has changed, in whatever way', async () => {
     const changes: ((id: string) => Promise<unknown>)[] = [
       (id) => tenant.patch(`/api/users/${id}`, { email: `moved-${id}@example.com` }),
       (id) => tenant.patch(`/api/users/${id}`, { role: 'admin' }),

@@ -101,7 +101,7 @@ test('ten thousand uses of a hundred keys are one statement a table, also when t
   expect(statements).toHaveLength(2);
 });
 
-test('what could not be written is written later', async () => {
+test('uses that could not be written are written later', async () => {
   let isDown = true;
   const { statements, lastUsed } = recorder(() => isDown);
   lastUsed.note('owner_keys', newId());

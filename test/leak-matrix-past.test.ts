@@ -230,7 +230,7 @@ test('the feed', async () => {
   }
 }, 240_000);
 
-test('what a write would do', async () => {
+test('the effects that a write would have', async () => {
   const bodies: Json[] = [
     { title: 'x', code: 'new' },
     { code: 'taken' },

@@ -264,7 +264,7 @@ describe('reads', () => {
     }
   }, 240_000);
 
-  test('paths of records, views, entities and definitions, also of what the role lacks', async () => {
+  test('paths of records, views, entities and definitions, including those that the role lacks', async () => {
     const ids = ['{shown}', '{hidden}', '{lacking}', '{target}', '{hiddenTarget}', crypto.randomUUID()];
     const bases = ['entities/note', 'entities/place', `entities/${GUESS}_vault`, 'entities/nosuch', 'views/picked'];
     for (const base of [...bases, `views/${GUESS}-view`]) {
@@ -360,7 +360,7 @@ describe('writes', () => {
     await compare('POST', `/api/entities/${GUESS}_vault/records`, { [`${GUESS}_line`]: 'x' });
   }, 240_000);
 
-  test('an import reports refused lines without what is hidden', async () => {
+  test('an import reports refused lines without hidden names and values', async () => {
     const lines = [...bodies.filter(({ id }) => id === undefined), { code: 'taken' }, { [GUESS]: 'x' }];
     const ndjson = lines.map((line) => JSON.stringify({ rank: 'no', ...line })).join('\n');
     await compare('POST', `${NOTES}/import`, ndjson, { 'content-type': 'application/x-ndjson' });
@@ -392,7 +392,7 @@ describe('writes', () => {
 });
 
 describe('MCP', () => {
-  test('tools answer the same, with neither names nor values of what is hidden', async () => {
+  test('tools answer the same, without hidden names and values', async () => {
     const calls: [string, Json][] = [
       ['list_entities', {}],
       ['get_rest_api_spec', {}],

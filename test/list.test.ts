@@ -289,7 +289,7 @@ describe('cursor', () => {
     }
   });
 
-  test('after a record whose long text has changed, a list repeats what begins so and skips nothing', async () => {
+  test('after a record whose long text has changed, a list repeats texts with the same beginning and skips nothing', async () => {
     const titles = ['a', 'b', 'c', 'd'].map((end) => 'x'.repeat(20_000) + end);
     const path = await entity(
       fields('title text'),
@@ -505,7 +505,7 @@ describe('with=', () => {
     expect(lost.status).toBe(412);
   });
 
-  test('nextCursor on a numbered page goes on after that page, whatever the order, filter and search', async () => {
+  test('nextCursor on a numbered page continues after that page, whatever the order, filter and search', async () => {
     const path = await twelve();
     const queries = [{}, { sort: 'n' }, { sort: '-n,note' }, { filters: 'n < 2' }, { search: 'note', sort: '-note' }];
     for (const query of queries as Record<string, string>[]) {
@@ -528,7 +528,7 @@ describe('with=', () => {
     expect(Object.keys(await list(path, { page: '1' }))).not.toContain('nextCursor');
   });
 
-  test('anything else is a 400 that names what there is', async () => {
+  test('anything else is a 400 that names the possible members', async () => {
     const path = await twelve();
     for (const wrong of ['etag', 'etags,', 'etags;nextCursor', 'ETAGS', ',']) {
       const answer = await tenant.get(`${path}?${new URLSearchParams({ with: wrong })}`);

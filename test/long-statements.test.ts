@@ -27,7 +27,7 @@ test('one that has given up its turn is long at once, also when it was quick bef
   expect(ran(statements, 'b', 'list', ...Array(6).fill(2))).toBe(false);
 });
 
-test('a quick statement that is slow now and then is not long, however slow', () => {
+test('a fast statement that is slow now and then does not count as long, however slow it is', () => {
   const statements = new LongStatements();
   for (let i = 0; i < 100; i++) expect(ran(statements, 'a', 'list', 60_000, 2, 2, 2)).toBe(false);
 });

@@ -176,7 +176,7 @@ describe('mail', () => {
     expect(mail.length).toBe(half + 100);
   });
 
-  test('of one tenant beyond those of a day is not sent, which is logged once, while others and strangers go on', async () => {
+  test('of one tenant beyond the daily limit is not sent, which is logged once, while that of others and strangers is sent', async () => {
     const { mail, logged, kept } = await open(null);
     const { perDay } = LIMITS.mail;
     const send = (n: number): number => Array.from({ length: n }, () => mail.send(MESSAGE)).filter(Boolean).length;
@@ -193,7 +193,7 @@ describe('mail', () => {
     await mail.close();
   });
 
-  test('of strangers to one tenant, and of operators, is limited by day and by address, and unknown addresses count for none', async () => {
+  test('of strangers to one tenant, and of operators, is limited by day and by address, and unknown addresses do not count', async () => {
     const { mail, logged, kept } = await open(null);
     const { perDay } = LIMITS.mail;
     const { operators: operatorsMax, toAddress } = LIMITS.mailsOfDay;

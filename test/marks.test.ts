@@ -142,7 +142,7 @@ describe('X-Svc-As-Role', () => {
     expect(items.map(({ title }: Json) => title)).toEqual(['b']);
   });
 
-  test('ETags of what is read as a role are never those of what the admin reads', async () => {
+  test('ETags of records read as a role never equal those of records that the admin reads', async () => {
     const [{ id }] = (await as(role).get('/api/entities/deals/records')).body.data.items;
     const path = `/api/entities/deals/records/${id}`;
     const [own, other] = [await tenant.get(path), await as(role).get(path)];

@@ -6,7 +6,7 @@ import { preloadSchemas } from '@modelcontextprotocol/server';
 import { startService } from './support/service.ts';
 import { threadTimes } from './support/stalls.ts';
 
-test('a service that listens has made the schemas of MCP', async () => {
+test('a service has made the schemas of MCP before it listens', async () => {
   const service = await startService();
   try {
     const before = threadTimes().cpuMs;

@@ -407,7 +407,7 @@ describe('callers', () => {
     }
   });
 
-  test('strangers open a bounded number of sessions, and go on without one', async () => {
+  test('strangers open a bounded number of sessions, and continue without one', async () => {
     const address = newAddress();
     const open = () => send({ method: 'initialize', params: INITIALIZE }, address);
     const first = (await open()).headers.get('mcp-session-id') as string;

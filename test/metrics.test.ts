@@ -157,7 +157,7 @@ test('refusals are counted by reason', async () => {
   expect(await read('internal_error')).toBe(0);
 });
 
-test('they show queues, the event loop’s delay, and what is not relayed or delivered yet', async () => {
+test('they show queues, the event loop’s delay, and events not relayed or delivered yet', async () => {
   await becomes(0, 'svc_queue_length', { queue: 'requests' });
   expect(sample(await text(), 'svc_event_loop_delay_seconds_count')).toBeGreaterThan(0);
   const refusing = await startReceiver(500);
@@ -284,7 +284,7 @@ describe('the Prometheus text', () => {
     expect(() => metrics.gauge('svc_level', 'Again.', () => 1)).toThrow('svc_level');
   });
 
-  test('of very many series is made in pieces, between which others are served, and is that of the library', async () => {
+  test('of very many series is made in pieces, between which others are served, and equals the library’s text', async () => {
     const metrics = new Metrics();
     const durations = metrics.histogram('svc_long_seconds', 'Long\nones.', ['n']);
     for (let i = 0; i < 3_000; i++) durations.labels(`${i}\n`).observe(i / 1_000);

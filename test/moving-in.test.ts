@@ -33,7 +33,7 @@ async function people(companyEntity: string) {
 }
 
 describe('ids=keep', () => {
-  test('an export is imported under its ids, and exported again it is equal but for times', async () => {
+  test('an export is imported under its ids, and a second export is equal except for times', async () => {
     const { path } = await companies();
     const elsewhere = await service.tenant();
     const copy = await companies(elsewhere);
@@ -54,7 +54,7 @@ describe('ids=keep', () => {
     }
   });
 
-  test('a taken, malformed or missing id refuses its line', async () => {
+  test('a line with a taken, malformed or missing id is refused', async () => {
     const [ID, OTHER] = [crypto.randomUUID(), crypto.randomUUID()];
     const { path } = await companies();
     const lines = [
@@ -102,7 +102,7 @@ describe('ids=keep', () => {
     }
   });
 
-  test('the id of a deleted record goes on with its versions; that of an erased one, or of another entity, is refused', async () => {
+  test('the id of a deleted record continues its versions; an id of an erased record, or of another entity, is refused', async () => {
     const ID = crypto.randomUUID();
     const { path } = await companies();
     const other = await companies();
@@ -124,7 +124,7 @@ describe('ids=keep', () => {
 });
 
 describe('relations by a unique field', () => {
-  test('are found in columns and members, one and several, and what is not found refuses its line', async () => {
+  test('are found in columns and members, one and several; a line whose target is not found is refused', async () => {
     const { name, path } = await companies();
     const to = await people(name);
     await tenant.post(`${path}/bulk`, {
@@ -243,7 +243,7 @@ describe('formats', () => {
   });
 });
 
-test('a file that was cut is said to have been, with what is kept and up to where; with upsert it is sent again', async () => {
+test('an incomplete file is reported, with the kept lines and its position; with upsert it can be sent again', async () => {
   const { path } = await companies();
   const records = Array.from({ length: 1_200 }, (_, i) => JSON.stringify({ code: `c${i}` }));
   const whole = `[\n${records.join(',\n')}\n]`;

@@ -32,7 +32,7 @@ const readsOfTenants = (calls: readonly (readonly [Sql, ...unknown[]])[]): strin
 
 // What a process keeps is seen in the service's own process only.
 if (process.env.SERVICE_RUNTIME !== 'deno') {
-  test('a change of a tenant leaves what is known of the others, and is known at once itself', async () => {
+  test('a change of a tenant keeps the cached data of others, and takes effect at once', async () => {
     const { app } = service;
     const domain = newName();
     await operate(other, { settings: { customDomain: domain, customDomainVerified: true } });
@@ -54,7 +54,7 @@ if (process.env.SERVICE_RUNTIME !== 'deno') {
     read.mockRestore();
   });
 
-  test('a change of a tenant’s origins leaves those that others list, and those that nobody does', async () => {
+  test('a change of a tenant’s origins keeps the cached origins that others list, and those that nobody lists', async () => {
     const { app } = service;
     const [listed, ofKey, unlisted] = [`https://${newName()}`, `https://${newName()}`, `https://${newName()}`];
     await change(other, { allowedOrigins: [listed] });
@@ -73,7 +73,7 @@ if (process.env.SERVICE_RUNTIME !== 'deno') {
   });
 }
 
-test('an origin is listed as long as any tenant or key lists it, whoever did first', async () => {
+test('an origin is listed as long as any tenant or key lists it, whichever did first', async () => {
   const origin = `https://${newName()}`;
   const allowed = async (): Promise<boolean> => {
     const asked = { origin, 'access-control-request-method': 'GET' };
@@ -97,7 +97,7 @@ test('an origin is listed as long as any tenant or key lists it, whoever did fir
   expect(await allowed()).toBe(false);
 });
 
-test('who loses the claim of a domain to another tenant sees that at once, and a deleted tenant’s names are free', async () => {
+test('a tenant that loses the claim of a domain to another sees it at once, and a deleted tenant’s names are free', async () => {
   const [loser, gone, domain] = [await service.tenant(), await service.tenant(), newName()];
   await change(loser, { customDomain: domain });
   expect((await loser.get('/api/tenant')).body.data.customDomainStatus).toBe('pending');

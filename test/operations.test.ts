@@ -104,7 +104,7 @@ describe('partitions of events', () => {
     await drop(...[0, 2, 3].map(dayOf));
   });
 
-  test('have indexes by record from the start, and get those that they lack', async () => {
+  test('have indexes by record from the start, and get missing ones', async () => {
     const indexesOf = async (offset: number): Promise<string[]> => {
       const rows = await service.app.db.rows<{ name: string }>(sql`
         select replace(c.relname, ${`${dayOf(offset)}_`}, '') as name

@@ -87,7 +87,7 @@ describe('newest first', () => {
     expect((await entityNamed(name)).isInIdOrder).toBe(true);
   });
 
-  test('a cursor goes on while the entity begins to take ids from files', async () => {
+  test('a cursor stays valid while the entity begins to accept ids from files', async () => {
     const records = Array.from({ length: 9 }, (_, n) => ({ n }));
     const { path } = await newEntity(tenant, FIELDS, records);
     const first = await tenant.get(`${path}?cursor=&limit=4`);

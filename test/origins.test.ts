@@ -329,7 +329,7 @@ describe('a response', () => {
     }
   });
 
-  test('to a preflight passes while the database cannot be asked', async () => {
+  test('to a preflight succeeds while the database is unavailable', async () => {
     if (process.env.SERVICE_RUNTIME === 'deno') return;
     await tenant.get(LIST);
     await preflight(ORIGIN);
@@ -380,7 +380,7 @@ describe('a WebSocket', () => {
     expect((await program.ask({ type: 'auth', token })).type).toBe('auth_ok');
   });
 
-  test('of a page is closed when its origin is taken from the list', async () => {
+  test('of a page is closed when its origin is removed from the list', async () => {
     const own = await service.tenant();
     await listOrigins(own, [ORIGIN]);
     const socket = keep(await openSocket(service.url, { origin: ORIGIN }));

@@ -188,7 +188,7 @@ describe('platform keys', () => {
     expect(await read()).toBe(401);
   });
 
-  test('permissions that are taken away while another member is changed do not come back', async () => {
+  test('permissions that are revoked while another member is changed do not come back', async () => {
     const api = await define({ permissions: { orders: { reader: ['read', 'delete'] } } });
     for (let round = 0; round < 12; round++) {
       const operations = round % 2 === 0 ? ['read'] : ['read', 'delete'];

@@ -30,7 +30,7 @@ test('a process that leads its session sets the niceness of that, too', () => {
   if (Bun.which('setsid') !== null) expect(nicenessAfter(niceness, true)).toEqual({ own: niceness, session: expected });
 });
 
-test('one that does not lead it leaves the session as it is', () => {
+test('a process that does not lead the session leaves its niceness unchanged', () => {
   const before = existsSync(SESSION) ? sessionNiceness(readFileSync(SESSION, 'utf8')) : 0;
   expect(nicenessAfter(getPriority() + 1, false)).toEqual({ own: getPriority() + 1, session: before });
 });

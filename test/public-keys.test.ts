@@ -132,7 +132,7 @@ describe('keys', () => {
     expect((await holder(expired.key).get(LIST)).status).toBe(401);
   });
 
-  test('a scope that is taken away while another member is changed does not come back', async () => {
+  test('a scope that is revoked while another member is changed does not come back', async () => {
     const { id } = await issue();
     for (let round = 0; round < 12; round++) {
       const scopes = round % 2 === 0 ? ['records:read', 'channels:read'] : ['records:read'];

@@ -302,7 +302,7 @@ describe('rates', () => {
     expect((await bulk(tenant, 2)).status).toBe(200);
   });
 
-  test('the records that a cascade deletes are writes; an invalid one is none', async () => {
+  test('the records that a cascade deletes count as writes; an invalid write does not count', async () => {
     const tenant = await limited({});
     await createEntity(tenant, 'parts', [{ key: 'note', type: 'relation', entity: 'notes', onDelete: 'cascade' }]);
     const { id } = (await tenant.post(NOTES, { title: 'one' })).body.data;

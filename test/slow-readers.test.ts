@@ -89,7 +89,7 @@ test('eight tenants that read their exports slowly do not delay the start of ano
   expect(db.stats('streams')).toMatchObject({ inUse: 0, waiting: 0 });
 });
 
-test('quick readers of more exports than there are connections take turns', async () => {
+test('fast readers of more exports than there are connections take turns', async () => {
   const many = sql`select n::text, repeat('y', 20) from generate_series(1, 1000000) n`;
   const long = ['a', 'b'].map((tenant) => new Reader(tenant, many));
   await Promise.all(long.map((reader) => reader.read()));

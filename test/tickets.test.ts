@@ -78,7 +78,7 @@ const write = (entity: string, values: Json, of: TestTenant = tenant) =>
   of.post(`/api/entities/${entity}/records`, values);
 
 describe('a ticket', () => {
-  test('is made by every kind of credential of the tenant, opens one stream, and shows what the credential may read', async () => {
+  test('is issued for every kind of credential of the tenant, opens one stream, and shows what the credential may read', async () => {
     const kinds: Record<string, Record<string, string>> = { ...(await everyKind(service, tenant)) };
     kinds.super_in_tenant = { 'x-admin-secret': ADMIN_SECRET, 'x-tenant-id': tenant.slug };
     const refused = ['super_admin', 'admin_key'];
@@ -157,7 +157,7 @@ describe('a ticket', () => {
     }
   });
 
-  test('of one tenant is 401 in the path of another, and then used up', async () => {
+  test('of one tenant is 401 in the path of another, and is consumed by that', async () => {
     const other = await newTenant();
     const ticket = await ticketFor(other, {}, other);
     expect(await statusBy(ticket)).toBe(401);
@@ -449,7 +449,7 @@ describe('while the stream is open', () => {
     expect(await statusBy(ticket)).toBe(401);
   });
 
-  test('the expiry of a bot’s token ends its stream, and asks a WebSocket for a new ticket', async () => {
+  test('the expiry of a bot’s token ends its stream, and a WebSocket is asked for a new ticket', async () => {
     const claims = (await tokensOf(service.app).verify(
       await botToken(service, tenant, { articles: ['read'] }),
     )) as Claims;

@@ -48,7 +48,7 @@ test('an import stops at the batch before its owner key is revoked', async () =>
   expect(body.error.message).toContain('1000 records were imported before and are kept');
 });
 
-test('an import stops when its role may no longer create, and obeys what the role hides from then on', async () => {
+test('an import stops when its role may no longer create, and respects fields that the role hides from then on', async () => {
   const role = await addRole(service, tenant, ROLE);
   const headers = { authorization: `Bearer ${await userToken(service, tenant, role.name)}` };
   const hide = () => changeRole(service, tenant, role.name, { ...ROLE, entities: { note: { fields: ['title'] } } });

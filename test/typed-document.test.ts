@@ -93,7 +93,7 @@ async function call(document: Json, method: string, path: string, body?: unknown
 }
 
 describe('the document of a credential', () => {
-  test('has no example of a text that is longer than there is memory', async () => {
+  test('has no example of a text that would be longer than the memory', async () => {
     const other = await service.tenant();
     const endless = { key: 'endless', type: 'text', minLength: 3_000_000_000 };
     const fields = [endless, { ...endless, key: 'needed', required: true }, { key: 'title', type: 'text' }];

@@ -322,7 +322,7 @@ describe('when the entity changes', () => {
     },
   );
 
-  test('a view made while a field is renamed names it by a key that it has, before and after', async () => {
+  test('a view created while a field is renamed names it by a valid key, before and after', async () => {
     const { tenant } = await tenantWithTasks();
     const role = await addRole(service, tenant, {
       permissions: {},

@@ -123,7 +123,7 @@ test('a replay that fails delays neither another of its tenant nor another tenan
   await theirs.stop();
 });
 
-test('the replays of a tenant take turns: after the one that had the last come the later ones, then the others', () => {
+test('the replays of a tenant take turns: after the one that was served last come the later ones, then the others', () => {
   const replays = ['a', 'b', 'c'].map((subscription_id) => ({ subscription_id }));
   const order = (latest?: string) =>
     inTurn(replays, ({ subscription_id: id }) => id, latest).map(({ subscription_id: id }) => id);

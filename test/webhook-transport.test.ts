@@ -157,7 +157,7 @@ describe('a connection', () => {
     expect(seen).toHaveLength(3);
   });
 
-  test('is not used again after bytes that nobody asked for', async () => {
+  test('is not used again after unsolicited bytes', async () => {
     const split = `${OK}Content-Length: 2\r\n\r\nokHTTP/1.1 500 Injected\r\nContent-Length: 0\r\n\r\n`;
     const { port, seen, open } = await receiver((socket, _, at) =>
       at === 0 ? void socket.write(split) : fine(socket),
