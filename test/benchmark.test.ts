@@ -59,7 +59,7 @@ describe('the check against an earlier commit', () => {
     expect(ids.filter((id) => !names.includes(id))).toEqual([]);
   });
 
-  test('a commit that is not in the history is refused', () => {
+  test('a commit that is not in the history is not found', () => {
     expect(baseCommit('no-such-commit')).toBeNull();
   });
 

@@ -1,5 +1,5 @@
-// The schemas of an item of the feed and of a page of items, as REST and MCP answer them. Members of an item have the same
-// names as in events elsewhere; `data` is the record as REST shows it to this caller.
+// The schemas of an item of the feed and of a page of items, as REST and MCP return them. Members of an item have the same names
+// as in events elsewhere; `data` is the record as REST shows it to this caller.
 // Contract: feed#items.
 import { type Static, Type } from '@sinclair/typebox';
 import { nullable, oneOf, Timestamp, Uuid } from '../http/schemas.ts';

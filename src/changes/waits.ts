@@ -1,6 +1,6 @@
-// Requests that wait for a tenant's next change. While they wait they hold neither a connection nor a timer of the database:
-// the process listens to the tenant's live events once for all of them, and a while longer. An event only wakes the requests;
-// their answers are read from the feed. A change of rights wakes them too. Without the broker they poll once a second.
+// Requests that wait for a tenant's next change. While they wait they hold neither a connection nor a timer of the database: the
+// process listens to the tenant's live events once for all of them, and a while longer. An event only wakes the requests; their
+// responses are read from the feed. A change of rights wakes them too. Without the broker they poll once a second.
 // Failures: 429 when too many requests of a tenant wait.
 // Contract: feed#long-polls, decisions#changes-of-rights.
 import { type App, perApp } from '../app.ts';

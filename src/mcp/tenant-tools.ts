@@ -1,5 +1,5 @@
-// MCP tools to sign in, to select the tenant, and to get the API document and a generated client, both limited to
-// what the caller may use. Failures are those of the operations.
+// MCP tools to sign in, to select the tenant, and to get the API document and a generated client, both limited to what the
+// caller may use. Failures: the failures of the operations.
 // Contract: interface#mcp.
 import { Type } from '@sinclair/typebox';
 import { visibleEntities } from '../docs/visible-entities.ts';

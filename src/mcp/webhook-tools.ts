@@ -1,5 +1,5 @@
-// MCP tools for webhook subscriptions, in the profile `advanced` only. A webhook carries whole records, so all of
-// them need a tenant admin, as over REST. Failures are those of the operations.
+// MCP tools for webhook subscriptions, in the profile `advanced` only. A webhook carries whole records, so all of them need a
+// tenant admin, as over REST. Failures: the failures of the operations.
 // Contract: interface#mcp, interface#subscription.
 import { Type } from '@sinclair/typebox';
 import { sized } from '../http/bounded-response.ts';

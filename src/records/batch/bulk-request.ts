@@ -1,6 +1,6 @@
-// The body of a bulk request, `{ operations: [{ op, id?, by?, data?, etag? }], atomic? }`, and its answer. The path of a problem is
-// `operations.<i>.<member>`; with `atomic: false` an invalid operation has its own result instead. The values in `data`
-// are checked later, against the entity. Contract: decisions#bulk.
+// The body of a bulk request, `{ operations: [{ op, id?, by?, data?, etag? }], atomic? }`, and its response. The path of a
+// problem is `operations.<i>.<member>`; with `atomic: false` an invalid operation has its own result instead. The values in
+// `data` are checked later, against the entity. Contract: decisions#bulk.
 import { type Static, type TSchema, Type } from '@sinclair/typebox';
 import { invalid, type Problem, type ServiceError } from '../../errors.ts';
 import { problemsOf } from '../../http/check.ts';
@@ -103,7 +103,7 @@ export function readBulk(body: BulkRequest): { operations: Operation[]; isAtomic
 
 function read(operation: BulkRequest['operations'][number], index: number, faults?: Problem[]): Operation {
   const { op, data = {} } = operation;
-  // A faulty operation may have an id and an etag of any type.
+  // An invalid operation may have an id and an etag of any type.
   const id = typeof operation.id === 'string' ? operation.id : '';
   const by = typeof operation.by === 'string' ? operation.by : '';
   const versions = typeof operation.etag === 'string' ? versionsFrom(operation.etag) : null;

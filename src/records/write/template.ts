@@ -1,6 +1,6 @@
-// `{{field}}` placeholders in the strings of a rule's action. A string that is a single placeholder becomes the
-// record's value with its type; elsewhere a placeholder becomes the value's text, empty for null. Pure.
-// Failures: 400 BUSINESS_RULE_ERROR for more than the limit. Contract: decisions#rules, neighbours#byte-budgets.
+// `{{field}}` placeholders in the strings of a rule's action. A string that is a single placeholder becomes the record's value
+// with its type; elsewhere a placeholder becomes the value's text, empty for null. Pure.
+// Failures: 400 BUSINESS_RULE_ERROR beyond the limit. Contract: decisions#rules, neighbours#byte-budgets.
 import type { Entity } from '../../entities/field.ts';
 import { ServiceError } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
