@@ -113,16 +113,18 @@ export async function updateApi(
     throw error?.constraint_name === 'apis_slug_key' ? taken(body.slug) : error;
   });
   if (row === undefined) throw notFound('API');
-  await invalidateKeys(app, caller, await keyHashes(app, caller, id));
+  await invalidateKeys(app, caller, await keyHashes(app.db, caller, id));
   return row;
 }
 
-/** Deletes the API and all its keys. */
+/** Deletes the API and all its keys. No key is issued meanwhile, which would go on working until it is forgotten. */
 export async function deleteApi(app: App, caller: TenantCaller, id: string): Promise<Static<typeof Deleted>> {
-  await getApi(app, caller, id);
-  const hashes = await keyHashes(app, caller, id);
-  await app.db.rows(sql`
-    delete from platform.apis where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
+  const hashes = await app.db.begin(async (tx) => {
+    await found(tx, caller, id, sql`for update`);
+    const keys = await keyHashes(tx, caller, id);
+    await tx.rows(sql`delete from platform.apis where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
+    return keys;
+  });
   await invalidateKeys(app, caller, hashes);
   return { id: id.toLowerCase(), deleted: true };
 }
@@ -151,8 +153,8 @@ function taken(slug: unknown): Error {
   return conflict(`an API with the slug ${slug} already exists`);
 }
 
-async function keyHashes(app: App, { tenant }: TenantCaller, apiId: string): Promise<string[]> {
-  const rows = await app.db.rows<{ hash: string }>(sql`
+async function keyHashes(queries: Queries, { tenant }: TenantCaller, apiId: string): Promise<string[]> {
+  const rows = await queries.rows<{ hash: string }>(sql`
     select encode(hash, 'hex') as hash from platform.platform_keys
     where api_id = ${apiId}::uuid and tenant_id = ${tenant.id}::uuid and revoked_at is null and (expires_at is null or expires_at > now())`);
   return rows.map(({ hash }) => hash);

@@ -3,7 +3,6 @@
 // with rows, a Postgres error (code, constraint_name, column_name, detail), or 503 when the database is unavailable or too slow. The
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
-
 import { LIMITS } from '../limits.ts';
 import type { ByteBudget } from './byte-budget.ts';
 import { newId } from './ids.ts';
