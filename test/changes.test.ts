@@ -375,7 +375,7 @@ describe('what a follower sees', () => {
     const rowFilters = [
       'NOT (deal.secret = "yes")',
       'NOT (deal.secret = "yes" AND title != "own")',
-      'title = "own" OR NOT (deal.secret = "yes" AND createdAt < $now)',
+      'title = "own" OR NOT (deal.secret = "yes" AND createdAt <= $now)',
     ];
     const clients: Client[] = [];
     for (const rowFilter of rowFilters)

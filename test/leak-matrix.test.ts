@@ -108,6 +108,8 @@ async function build(canary: string, hiddenRows: number): Promise<World> {
     const links = { place: i % 2 === 0 ? target : hiddenTarget, places: [target, hiddenTarget] };
     const values = { title: `note ${i % 4}`, code: `c${i}`, kind: i % 2 === 0 ? 'a' : 'b', rank: i % 3, ...links };
     shown.push((await made(records, { ...values, ...hiddenValues(i), [flag.key]: true })).id);
+    // Each was created in a millisecond of its own, so that groups by time are the same in both worlds.
+    await delay(2);
   }
   for (let i = 0; i < hiddenRows; i++) {
     const values = { title: canary, code: i === 0 ? 'taken' : `${canary}${i}`, rank: 7 + i, place: target };
