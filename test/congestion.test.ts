@@ -41,6 +41,15 @@ describe('the part of long work that is admitted', () => {
     expect(steps).toBeLessThanOrEqual(50);
   });
 
+  test('does not fall for the time in which a response may have waited for the event loop', () => {
+    const congestion = new Congestion();
+    congestion.observe(QUICK_MS);
+    congestion.observe(LATE_MS, LATE_MS - QUICK_MS);
+    expect([congestion.admitted, congestion.delayMs]).toEqual([1, LATE_MS - QUICK_MS * 1.01]);
+    congestion.observe(LATE_MS, LATE_MS / 2);
+    expect(congestion.admitted).toBeCloseTo(0.5);
+  });
+
   test('is between nothing and all, whatever the probes', () => {
     const random = seededRandom(7);
     const congestion = new Congestion();

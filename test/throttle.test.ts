@@ -64,6 +64,20 @@ describe('owners that have used more than the others, while slots are admitted i
     expect(restOf('heavy', 3_000)).toBe(0);
   });
 
+  test('neither rest nor lose slots while they use less than one connection all the time, however little the others use', () => {
+    const throttle = new Throttle(() => 0);
+    const use = (ms: number, from: number): (boolean | number)[] => {
+      for (let now = from; now < from + 10_000; now += 100) {
+        throttle.passed(now);
+        throttle.add('only', ms, false);
+        throttle.ran('only', 'only', ms, now);
+      }
+      return [throttle.isResting('only', from + 10_000), throttle.slotsOf('only', 4)];
+    };
+    expect(use(50, 0)).toEqual([false, 4]);
+    expect(use(400, 20_000)).toEqual([true, 1]);
+  });
+
   test('pause for half a second at most, however long they ran', () => {
     const throttle = new Throttle(() => 0);
     throttle.add('heavy', 900, false);

@@ -14,6 +14,10 @@ const HALVED_BY_MS = 3_000;
  * gets half as much done.
  */
 const REST_FACTOR = 4;
+/** Uses the time of one connection. */
+const NOBODY = 'nobody';
+/** A longer time without calls counts for no more. */
+const PASSED_MAX_MS = 1_000;
 /** The longest rest. */
 const REST_MAX_MS = 500;
 /** An owner that has used a larger part of the time than this rests; the larger the part, the longer. */
@@ -27,9 +31,20 @@ export class Throttle {
   readonly #usedShort = new UsedTime(HALVED_BY_MS);
   /** When the rest of a share ends. */
   readonly #rests = new Map<string, number>();
+  #passedAt: number | undefined;
 
   /** `admitted` is the part of the slots that may be used now, from 0 to 1. */
   constructor(private readonly admitted: () => number) {}
+
+  /**
+   * Notes that time passes. It counts as used by nobody: who uses less than one connection all the time slows nobody, however little the
+   * others use, as beside a tenant that keeps only the event loop busy.
+   */
+  passed(now: number): void {
+    const ms = Math.min(PASSED_MAX_MS, now - (this.#passedAt ?? now));
+    this.#passedAt = now;
+    for (const used of [this.#used, this.#usedShort]) used.add(NOBODY, ms);
+  }
 
   /** Counts time that the owner has used. */
   add(owner: string, ms: number, isLong: boolean): void {

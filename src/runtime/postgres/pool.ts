@@ -195,6 +195,7 @@ export class Pool {
     const ownMs = lease.hasYielded ? YIELDED : heldMs - (this.#options.long?.delayMs() ?? 0);
     if (work.tenantId !== null) this.#long.ended(work.share, statement?.text, ownMs);
     this.#queue.end(ticket, heldMs);
+    this.#options.long?.throttle.passed(now);
     if (areOthersActive(owner)) this.#options.long?.throttle.ran(owner, name, heldMs, now);
     work.statementMs += statementMs;
     if (work.tenantId !== null) this.#options.onStatements(work.tenantId, statementMs);
