@@ -49,7 +49,7 @@ async function cachedSubscription(url = receiver.url): Promise<string> {
 }
 
 /** The process frees the slot in its window a moment after the result is committed. */
-const windowFree = (): Promise<void> => Bun.sleep(200);
+const windowFree = (): Promise<void> => Bun.sleep(500);
 
 // The embedded database has one session, so no other could hold the lock that a claim needs.
 if (process.env.DATABASE_URL) {
