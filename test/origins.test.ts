@@ -127,7 +127,12 @@ describe('a preflight', () => {
     await Promise.all(tenants.map((one, at) => listOrigins(one, [listed[at]])));
     const unlisted = Array.from({ length: 100 }, () => `https://${crypto.randomUUID()}.example.com`);
     const asked = unlisted.flatMap((origin, at) => [origin, ...listed.slice(at, at + 1)]);
-    const passed = await Promise.all(asked.map(async (origin) => allowed(await preflight(origin))));
+    // The process has room for 20 requests of a client.
+    const passed: (string | null)[] = [];
+    for (let at = 0; at < asked.length; at += 16) {
+      const part = asked.slice(at, at + 16);
+      passed.push(...(await Promise.all(part.map(async (origin) => allowed(await preflight(origin))))));
+    }
     expect(passed).toEqual(asked.map((origin) => (listed.includes(origin) ? origin : null)));
   });
 
