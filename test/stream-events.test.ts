@@ -46,6 +46,9 @@ async function addRule(trigger: string, action: Json, further: Json = {}): Promi
   expect(answer.status, answer.text).toBe(201);
 }
 
+/** An action that fails: the agent does not exist. */
+const FAILING = { type: 'send_message', to_agent: 'unknown', subject: 's', body: 'b', priority: 'low' };
+
 /** Executes the due rule runs, and waits for those that the service itself executes under Deno. */
 async function runRules(): Promise<void> {
   const isDue = sql`select from platform.rule_runs where next_at <= now()`;
@@ -81,13 +84,7 @@ test('an executed rule yields rule.executed, and its change is triggered by `rul
 });
 
 test('a failed rule yields rule.failed, with an error instead of a result', async () => {
-  await addRule('after_create', {
-    type: 'send_message',
-    to_agent: 'unknown',
-    subject: 's',
-    body: 'b',
-    priority: 'low',
-  });
+  await addRule('after_create', FAILING);
   const stream = await listen('?events=rule.failed');
   const { id } = (await tenant.post(RECORDS, { title: 'one' })).body.data;
   await runRules();
@@ -115,13 +112,7 @@ test('rule events go only to roles that see the whole entity', async () => {
 });
 
 test('events of a dropped entity are not shown to those who may read a new one with its name', async () => {
-  await addRule('after_create', {
-    type: 'send_message',
-    to_agent: 'unknown',
-    subject: 's',
-    body: 'b',
-    priority: 'low',
-  });
+  await addRule('after_create', FAILING);
   await addRule('after_create', { type: 'update_record', values: { secret: 'seen' } });
   const old = (await tenant.post(RECORDS, { title: 'old' })).body.data;
   await runRules();

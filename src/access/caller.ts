@@ -41,7 +41,7 @@ export interface Caller {
   readonly expiresAt?: string;
   /** For user tokens: the sign-in that they belong to. */
   readonly session?: SessionClaim;
-  /** Set when a ticket opened the stream: the credential that it stands for, and how it narrows the stream. */
+  /** If a ticket opened the stream: the credential that issued the ticket, and the limits that the ticket sets. */
   readonly ticket?: UsedTicket;
   /** For public keys: their origins and rate limits. */
   readonly publicKey?: { allowedOrigins: readonly string[]; perMinute: number; perDay: number };

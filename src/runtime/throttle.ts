@@ -14,7 +14,7 @@ const HALVED_BY_MS = 3_000;
  * gets half as much done.
  */
 const REST_FACTOR = 4;
-/** Uses the time of one connection. */
+/** The owner of the idle connection. */
 const NOBODY = 'nobody';
 /** A longer time without calls counts for no more. */
 const PASSED_MAX_MS = 1_000;
@@ -37,8 +37,8 @@ export class Throttle {
   constructor(private readonly admitted: () => number) {}
 
   /**
-   * Notes that time passes. It counts as used by nobody: who uses less than one connection all the time slows nobody, however little the
-   * others use, as beside a tenant that keeps only the event loop busy.
+   * Notes that time passes, and counts one idle connection. An owner that uses less than one connection's time is therefore not
+   * throttled, even if the others use nothing, as beside a tenant that keeps only the event loop busy.
    */
   passed(now: number): void {
     const ms = Math.min(PASSED_MAX_MS, now - (this.#passedAt ?? now));
