@@ -140,7 +140,9 @@ test.each([
       const sending = await rawGet(service.url, path, { ...headers, ...length }, method);
       const chunk = `10000\r\n${' '.repeat(65_536)}\r\n`;
       const timer = setInterval(() => sending.socket.write(chunk), 5);
-      await sending.ended(10_000).finally(() => clearInterval(timer));
+      // Deno goes on receiving the body after the response, until its client stops.
+      const over = isOnDeno ? sending.received('\r\n\r\n', 10_000) : sending.ended(10_000);
+      await over.finally(() => clearInterval(timer));
       expect(sending.status).toBe(status);
       sending.close();
     }
