@@ -59,9 +59,9 @@ function made({ status, text, body }: Answer): Clone {
 }
 
 /** The same user in each of the two. */
-async function user(tenantId: string): Promise<Client> {
+async function user(tenantId: string, subject = userId): Promise<Client> {
   const expiresAtS = Math.floor(Date.now() / 1_000) + 3_600;
-  const token = await tokensOf(service.app).sign({ kind: 'user', tenantId, subject: userId, version: 1, expiresAtS });
+  const token = await tokensOf(service.app).sign({ kind: 'user', tenantId, subject, version: 1, expiresAtS });
   return clientOf(service.url, { authorization: `Bearer ${token}` });
 }
 
@@ -195,6 +195,19 @@ test('users of both with one id have their own rate limit and their own MCP sess
   const list = { jsonrpc: '2.0', id: 2, method: 'tools/list' };
   expect((await own.post('/mcp', list, session)).status).toBe(200);
   expect((await other.post('/mcp', list, session)).status).toBe(404);
+}, 60_000);
+
+test('users of both with one id list and revoke only the platform codes of their own tenant', async () => {
+  const { id } = await addUser(original, { role: 'admin' });
+  const inOriginal = await user(original.id, id);
+  const code = (await inOriginal.post('/api/invitations', { email: 'guest@a.test' })).body.data.token;
+  const clone = await cloned();
+  const inClone = await user(clone.id, id);
+  expect((await inClone.get('/api/invitations')).body.data.items).toEqual([]);
+  const [listed] = (await inOriginal.get('/api/invitations')).body.data.items;
+  expect(listed.email).toBe('guest@a.test');
+  for (const named of [listed.id, code]) expect((await inClone.delete(`/api/invitations/${named}`)).status).toBe(404);
+  expect((await inOriginal.delete(`/api/invitations/${listed.id}`)).status).toBe(200);
 }, 60_000);
 
 test('a document takes neither an entity’s id for a subscription nor a subscription’s id for an entity', async () => {

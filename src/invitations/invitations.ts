@@ -137,9 +137,10 @@ export async function listAllInvitations(
   return list(app, [sql`true`, ...ofTenant, ...statusIs(status)], page, limit);
 }
 
-function isOwn(caller: TenantCaller): Sql {
-  return sql`(i.kind = 'member' and i.tenant_id = ${caller.tenant.id}::uuid
-    or i.kind = 'platform' and i.inviter = ${caller.id})`;
+/** A user of a clone has the id of the original's user, so a platform code is of its inviter in the inviting tenant. */
+function isOwn({ id, tenant }: TenantCaller): Sql {
+  return sql`(i.kind = 'member' and i.tenant_id = ${tenant.id}::uuid
+    or i.kind = 'platform' and i.inviter = ${id} and i.inviting_tenant = ${tenant.id}::uuid)`;
 }
 
 function statusIs(status: Status | undefined): Sql[] {

@@ -51,7 +51,7 @@ export async function createInvitation(
   const token = newToken(PREFIX);
   const row = await app.db.begin(async (tx) => {
     await requireAllowed(tx);
-    await requireRoom(tx, tenant, inviter);
+    await requireRoom(tx, input);
     return tx.first<{ id: string; expires_at: string; created_at: string }>(sql`
       insert into platform.invitations (id, hash, kind, tenant_id, email, role, inviter, inviting_tenant, expires_at)
       values (${newId()}::uuid, decode(${sha256(token).toString('hex')}, 'hex'), ${kind}, ${tenant?.id ?? null}::uuid,
@@ -69,12 +69,12 @@ export async function createInvitation(
 const ROOM = 100;
 
 /** 409 at the limit of a tenant's invitations, or of one creator's platform codes; ended ones make room. Operators have none. */
-async function requireRoom(tx: Tx, tenant: Tenant | null, inviter: string | null): Promise<void> {
+async function requireRoom(tx: Tx, { tenant, inviter, invitingTenant }: InvitationInput): Promise<void> {
   if (tenant === null && inviter === null) return;
   const max = tenant === null ? codesMax : perTenantMax;
   const own =
     tenant === null
-      ? sql`kind = 'platform' and inviter = ${inviter}`
+      ? sql`kind = 'platform' and inviter = ${inviter} and inviting_tenant = ${invitingTenant?.id ?? null}::uuid`
       : sql`tenant_id = ${tenant.id}::uuid and kind = 'member'`;
   const found = await tx.first<{ count: number }>(sql`
     select count(*)::int as count from (select from platform.invitations where ${own} limit ${max}::int) as i`);
