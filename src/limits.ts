@@ -268,12 +268,14 @@ export const LIMITS = {
     subscriptionsMax: 1_000,
     createdPerStatement: 1_000,
     createdPerTransaction: 100_000,
-    /** At most this much of a receiver's body and headers is read, and at most this many 1xx responses. */
+    /** What is read of a receiver's response: bytes and lines (of chunks) of its body; headers, with those of 1xx responses. */
     responseBytes: 65_536,
+    responseLinesMax: 250,
     /** How many of these bytes a delivery keeps for each of its latest attempts. */
     responseTextBytes: 1_024,
     attemptsKept: 20,
     responseHeaderBytes: 16_384,
+    responseHeadersMax: 100,
     informationalMax: 20,
     /** Attempts in flight; at least `windowMin`, however many fail. A claim counts all processes; inline deliveries count their own process only. */
     windowMin: 4,

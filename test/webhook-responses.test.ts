@@ -4,8 +4,10 @@ import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { LIMITS } from '../src/limits.ts';
 import { InvalidResponse, ResponseReader } from '../src/webhooks/transport/response-reader.ts';
+import { threadTimes } from './support/stalls.ts';
+import { fastest } from './support/timing.ts';
 
-const { responseBytes, responseHeaderBytes, informationalMax } = LIMITS.webhook;
+const { responseBytes, responseHeaderBytes, responseHeadersMax, responseLinesMax, informationalMax } = LIMITS.webhook;
 const OK = 'HTTP/1.1 200 OK\r\n';
 
 interface Read {
@@ -85,15 +87,57 @@ describe('a response is read', () => {
     expect(reader).toMatchObject({ status: 200, isReusable: false });
   });
 
-  test('up to 64 KiB of chunks, however small', () => {
+  test('up to 64 KiB of chunks', () => {
     const reader = new ResponseReader();
     reader.read(Buffer.from(`${OK}Transfer-Encoding: chunked\r\n\r\n`));
-    const chunks = Buffer.from('1\r\nx\r\n'.repeat(1_000));
+    const chunks = Buffer.from(`1f4\r\n${'x'.repeat(500)}\r\n`.repeat(10));
     let pieces = 1;
     while (!reader.read(chunks)) pieces++;
     expect(pieces).toBe(Math.ceil(responseBytes / chunks.length));
     expect(reader.isReusable).toBe(false);
   });
+
+  test.each([
+    ['chunks of one byte', '1\r\nx\r\n', 2],
+    ['trailers', '0\r\nX: y\r\n', 1],
+  ])('up to 250 lines of %s, and its status counts', (_, first, lines) => {
+    const reader = new ResponseReader();
+    reader.read(Buffer.from(`${OK}Transfer-Encoding: chunked\r\n\r\n${first}`));
+    let read = 2;
+    for (const next = Buffer.from(first.replace(/^0\r\n/, '')); read < 2 * responseLinesMax; read += lines)
+      if (reader.read(next)) break;
+    expect(read + lines).toBe(responseLinesMax);
+    expect(reader).toMatchObject({ status: 200, isReusable: false });
+  });
+
+  // A tenant may have 200 attempts in flight, and the responses may all arrive in the same turn of the event loop.
+  test.each([
+    ['preliminary responses', `HTTP/1.1 103 Early Hints\r\n${'a:\r\n'.repeat(4_000)}\r\n`.repeat(20)],
+    ['headers', `${OK}${'a:\r\n'.repeat(4_000)}\r\n`],
+    ['chunks', `${OK}Transfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(10_000)}`],
+    ['trailers', `${OK}Transfer-Encoding: chunked\r\n\r\n0\r\n${'a\r\n'.repeat(20_000)}`],
+  ])(
+    'in the time of its bytes: 200 responses with as many %s as they may have take less than 50 ms',
+    async (_, response) => {
+      const bytes = Buffer.from(response);
+      const readOne = (reader = new ResponseReader()): void => {
+        for (let at = 0; at < bytes.length; at += responseBytes)
+          if (reader.read(bytes.subarray(at, at + responseBytes))) return;
+      };
+      const readAll = (): number => {
+        const { cpuMs } = threadTimes();
+        for (let i = 0; i < 200; i++) {
+          try {
+            readOne();
+          } catch (error) {
+            expect(error).toBeInstanceOf(InvalidResponse);
+          }
+        }
+        return threadTimes().cpuMs - cpuMs;
+      };
+      expect(await fastest(50, readAll)).toBeLessThan(50);
+    },
+  );
 });
 
 describe('a response is incomplete when the connection ends', () => {
@@ -132,6 +176,15 @@ describe('a response is invalid', () => {
     ['with a NUL in a header', `${OK}X: a\0b\r\n\r\n`],
     ['with a long header', `${OK}X: ${'x'.repeat(responseHeaderBytes)}`],
     ['with many headers', `${OK}${'X: y\r\n'.repeat(responseHeaderBytes / 6)}\r\n`],
+    ['with more than 100 headers', `${OK}${'X: y\r\n'.repeat(responseHeadersMax + 1)}\r\n`],
+    [
+      'with long headers in several heads together',
+      `HTTP/1.1 103 Early Hints\r\nX: ${'x'.repeat(responseHeaderBytes / 2)}\r\n\r\n`.repeat(2),
+    ],
+    [
+      'with more than 100 headers in several heads together',
+      `HTTP/1.1 103 Early Hints\r\n${'X: y\r\n'.repeat(responseHeadersMax / 2 + 1)}\r\n`.repeat(2),
+    ],
     ['that upgrades the connection', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n'],
     ['after too many others', 'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(informationalMax + 1)],
     ['with a chunk without a size', `${OK}Transfer-Encoding: chunked\r\n\r\nxyz\r\n`],

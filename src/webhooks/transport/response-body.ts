@@ -1,15 +1,21 @@
 // Reads the body of a response, which ends after a declared length, after its last chunk, or with the connection. The bytes are
-// counted as on the wire, including the sizes and trailers of chunks.
+// counted as on the wire, including the sizes and trailers of chunks. A line takes much longer to read than its bytes, so a body has
+// a limited number of them.
 // Failures: an invalid chunk throws the given error. Contract: decisions#webhook-requests.
 import type { Buffer } from 'node:buffer';
+import { LIMITS } from '../../limits.ts';
 import type { ResponseStart } from './response-start.ts';
 
 export interface Body {
   /** How many bytes come after the body; null while it is incomplete. */
   read(bytes: Buffer, said: ResponseStart): number | null;
+  /** Whether the body has more lines than are read: it stays incomplete. */
+  readonly isCut: boolean;
 }
 
 export class LengthBody implements Body {
+  readonly isCut = false;
+
   constructor(private missing: number) {}
 
   read(bytes: Buffer, said: ResponseStart): number | null {
@@ -21,6 +27,7 @@ export class LengthBody implements Body {
 }
 
 export const bodyUntilClose: Body = {
+  isCut: false,
   read(bytes, said) {
     said.add(bytes);
     return null;
@@ -37,11 +44,16 @@ export class ChunkedBody implements Body {
   /** The part of a line that has arrived. */
   #line = '';
   #missing = 0;
+  #linesLeft: number = LIMITS.webhook.responseLinesMax;
 
   constructor(private readonly invalid: () => Error) {}
 
+  get isCut(): boolean {
+    return this.#linesLeft === 0;
+  }
+
   read(bytes: Buffer, said: ResponseStart): number | null {
-    for (let at = 0; at < bytes.length; ) {
+    for (let at = 0; at < bytes.length && !this.isCut; ) {
       if (this.#state === 'data') {
         const end = Math.min(bytes.length, at + this.#missing);
         said.add(bytes.subarray(at, end));
@@ -59,6 +71,7 @@ export class ChunkedBody implements Body {
       const line = this.#line;
       this.#line = '';
       if (this.#endsWith(line)) return bytes.length - at;
+      this.#linesLeft -= 1;
     }
     return null;
   }

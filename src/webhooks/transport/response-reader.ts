@@ -1,13 +1,14 @@
 // Reads one response of HTTP/1.x from the bytes of a connection, strictly. Bytes that another reader might interpret differently are
 // invalid, and a connection that sends more than one response is not used again. Reading ends with the response, or once its body has
-// LIMITS.webhook.responseBytes. The start of the body is kept for the log of attempts.
+// as many bytes or lines as LIMITS.webhook allows. The responses to all attempts of a tenant may arrive at the same time, so one of
+// them must take little time to read, however it is made. The start of the body is kept for the log of attempts.
 // Failures: InvalidResponse. Contract: decisions#webhook-requests.
 import { Buffer } from 'node:buffer';
 import { LIMITS } from '../../limits.ts';
 import { type Body, bodyUntilClose, ChunkedBody, LengthBody } from './response-body.ts';
 import { ResponseStart } from './response-start.ts';
 
-const { responseBytes, responseHeaderBytes, informationalMax } = LIMITS.webhook;
+const { responseBytes, responseHeaderBytes, responseHeadersMax, informationalMax } = LIMITS.webhook;
 
 /** The receiver does not speak HTTP/1.x, or sends an ambiguous response. */
 export class InvalidResponse extends Error {
@@ -37,6 +38,9 @@ export class ResponseReader {
   /** The bytes of a head that is not complete yet. */
   #head: Buffer | null = null;
   #informational = 0;
+  /** What the heads of this response, including informational ones, may still have. */
+  #headerBytesLeft = responseHeaderBytes;
+  #headersLeft = responseHeadersMax;
   #body: Body | null = null;
   #bodyBytes = 0;
 
@@ -47,8 +51,9 @@ export class ResponseReader {
     this.#bodyBytes += rest.length;
     const left = this.#body.read(rest, this.said);
     if (left === null) {
-      this.isReusable &&= this.#bodyBytes <= responseBytes;
-      return this.#bodyBytes > responseBytes;
+      const isEnough = this.#bodyBytes > responseBytes || this.#body.isCut;
+      if (isEnough) this.isReusable = false;
+      return isEnough;
     }
     if (left > 0) this.isReusable = false;
     return true;
@@ -64,13 +69,17 @@ export class ResponseReader {
     let rest = this.#head === null ? bytes : Buffer.concat([this.#head, bytes]);
     for (;;) {
       const end = rest.indexOf(END, 0, 'latin1');
-      if ((end < 0 ? rest.length : end) > responseHeaderBytes) throw new InvalidResponse();
+      if ((end < 0 ? rest.length : end) > this.#headerBytesLeft) throw new InvalidResponse();
       if (!START.startsWith(rest.toString('latin1', 0, START.length))) throw new InvalidResponse();
       if (end < 0) {
         this.#head = rest;
         return null;
       }
-      const { status, body, isKeptAlive } = parseHead(rest.toString('latin1', 0, end));
+      const [first = '', ...headers] = rest.toString('latin1', 0, end).split('\r\n', this.#headersLeft + 2);
+      this.#headerBytesLeft -= end;
+      this.#headersLeft -= headers.length;
+      if (this.#headersLeft < 0) throw new InvalidResponse();
+      const { status, body, isKeptAlive } = parseHead(first, headers);
       rest = rest.subarray(end + END.length);
       if (status >= 200) {
         this.status = status;
@@ -84,8 +93,7 @@ export class ResponseReader {
   }
 }
 
-function parseHead(text: string): Head {
-  const [first = '', ...lines] = text.split('\r\n');
+function parseHead(first: string, lines: readonly string[]): Head {
   const [, minor, digits] = STATUS_LINE.exec(first) ?? [];
   if (digits === undefined) throw new InvalidResponse();
   const status = Number(digits);

@@ -7,23 +7,24 @@ const { responseTextBytes } = LIMITS.webhook;
 const encoder = new TextEncoder();
 
 export class ResponseStart {
-  readonly #chunks: Uint8Array[] = [];
+  /** Memory of its own: that of a chunk may be much larger, or be used again. */
+  #kept: Uint8Array | null = null;
   #size = 0;
 
   add(chunk: Uint8Array): void {
     const room = responseTextBytes - this.#size;
     if (room <= 0) return;
-    // A copy: the chunk's memory may be much larger, or be used again.
-    const kept = Uint8Array.from(chunk.subarray(0, room));
-    this.#chunks.push(kept);
-    this.#size += kept.byteLength;
+    this.#kept ??= new Uint8Array(responseTextBytes);
+    this.#kept.set(chunk.length > room ? chunk.subarray(0, room) : chunk, this.#size);
+    this.#size += Math.min(chunk.length, room);
   }
 
   /** Null when there were no bytes. */
   text(): string | null {
-    if (this.#size === 0) return null;
+    if (this.#kept === null || this.#size === 0) return null;
     // `stream` leaves out a character that is cut off.
-    const decoded = new TextDecoder().decode(Buffer.concat(this.#chunks), { stream: true }).replaceAll('\0', '\ufffd');
+    const decoder = new TextDecoder();
+    const decoded = decoder.decode(this.#kept.subarray(0, this.#size), { stream: true }).replaceAll('\0', '\ufffd');
     // Bytes that are not valid UTF-8 have become longer.
     const { read } = encoder.encodeInto(decoded, new Uint8Array(responseTextBytes));
     return decoded.slice(0, read);
