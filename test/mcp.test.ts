@@ -438,6 +438,26 @@ describe('callers', () => {
     expect((await list(owner)).status).toBe(404);
   });
 
+  test('nobody else can sign a session in or end it, whichever tenant the request names', async () => {
+    const person = { email: 'mallory@example.com', name: 'Mallory', role: 'admin', password: 'correct horse battery' };
+    await other.post('/api/users', person);
+    const input = { tenantSlug: other.slug, email: person.email, password: person.password };
+    const [own, ofSuperAdmin] = [await openSession(owner), await openSession(superAdmin)];
+    await resultOf('select_tenant', { tenantSlug: tenant.slug }, { ...superAdmin, 'mcp-session-id': ofSuperAdmin });
+    const third = await service.tenant();
+    for (const id of [own, ofSuperAdmin]) {
+      const named: HeaderMap[] = [{}, { 'x-tenant-id': other.slug }, { 'x-tenant-slug': 'no-such-tenant' }];
+      for (const tenantHeader of named) {
+        const foreign: HeaderMap = { 'x-api-key': third.key, ...tenantHeader, 'mcp-session-id': id };
+        const call = { method: 'tools/call', params: { name: 'tenant_login', arguments: input } };
+        expect((await send(call, foreign)).status).toBe(404);
+        expect((await fetch(`${service.url}/mcp`, { method: 'DELETE', headers: foreign })).status).toBe(404);
+      }
+    }
+    const whoami = await resultOf('whoami_bot', {}, { ...owner, 'mcp-session-id': own });
+    expect(whoami.kind).toBe('owner_key');
+  });
+
   test('requests from other origins or for other host names get 403', async () => {
     const status = async (headers: HeaderMap) => (await send({ method: 'tools/list' }, headers)).status;
     expect(await status({ origin: 'https://evil.example' })).toBe(403);

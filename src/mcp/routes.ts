@@ -36,7 +36,7 @@ import {
 } from './mcp-sessions.ts';
 import { mcpServer } from './server.ts';
 import type { Profile, SessionMemory } from './tool.ts';
-import { type OpenedToolContext, openToolContext, type Routes } from './tool-context.ts';
+import { inNoTenant, type OpenedToolContext, openToolContext, type Routes } from './tool-context.ts';
 import { ToolResults } from './tool-results.ts';
 
 const TAG = 'MCP';
@@ -205,7 +205,11 @@ async function openContext(
       return await openToolContext(app, request, slug, routes, memory, session.login);
     }
     const opened = await openToolContext(app, request, slug, routes, memory);
-    if (session !== null && opened.failure === undefined) requireSessionOwner(session, opened.context.caller);
+    // Tools that need no credential, such as tenant_login, run in spite of a failure.
+    if (session !== null) {
+      const { failure, context } = opened;
+      requireSessionOwner(session, failure ? await authenticate(app, inNoTenant(request)) : context.caller);
+    }
     return opened;
   } catch (error) {
     if (!(error instanceof ServiceError) || error.ecode !== 'UNAUTHORIZED') throw error;

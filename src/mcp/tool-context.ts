@@ -65,9 +65,19 @@ export async function openToolContext(
 /** The same request with a tenant header. 400 for an invalid slug. */
 function inTenantOf(request: Request, slug: string): Request {
   if (!SLUG.test(slug)) throw invalidField('tenantSlug', 'must be the slug of a tenant');
+  return withTenantHeader(request, slug);
+}
+
+/** The same request without a tenant header: a credential is accepted whichever tenant the request names. */
+export function inNoTenant(request: Request): Request {
+  return withTenantHeader(request, null);
+}
+
+function withTenantHeader(request: Request, slug: string | null): Request {
   const headers = new Headers(request.headers);
-  headers.set('x-tenant-id', slug);
+  headers.delete('x-tenant-id');
   headers.delete('x-tenant-slug');
+  if (slug !== null) headers.set('x-tenant-id', slug);
   const named = new Request(request.url, { method: request.method, headers });
   shareRequestContext(request, named);
   return named;
