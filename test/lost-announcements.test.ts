@@ -1,18 +1,20 @@
 // A role is changed in one process while it, another process, or both cannot hear each other through Redis: within a second the
-// other process refuses what the role has lost, and does not grant it again later.
-// Contract: decisions#changes-of-rights.
+// other process refuses what the role has lost, and does not grant it again later. A list that the other process makes with former
+// definitions meanwhile has a cursor that leads to a request to read again.
+// Contract: decisions#changes-of-rights, feed#cursors.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
-import { createEntity } from './support/entities.ts';
+import { createEntity, createRecord, fields } from './support/entities.ts';
 import { addUser, signIn } from './support/people.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
-import { type Client, clientOf, createTenant } from './support/service.ts';
+import { type Client, clientOf, createTenant, type Json } from './support/service.ts';
 import { endAll } from './support/started.ts';
 import { fastest } from './support/timing.ts';
 
 const LIST = '/api/entities/orders/records';
 const LIMIT_MS = 1_000;
+const ALL = { entitySlug: 'orders', slug: 'all', name: 'All' };
 
 let stores: SharedStores;
 /** The process that changes rights, and the one at which they are used, each behind a proxy to Redis. */
@@ -103,5 +105,54 @@ describe('a right that a role has lost is refused by another process within a se
       expect(await fastest(LIMIT_MS, measure, 3)).toBeLessThan(LIMIT_MS);
     },
     120_000,
+  );
+});
+
+/** What a follower gets that begins at the cursor of a list. */
+async function followed(client: Client, cursor: string): Promise<string[]> {
+  const { items } = (await client.get(`/api/changes?since=${cursor}`)).body.data;
+  return items.map(({ event }: Json) => event);
+}
+
+describe('a list that another process has made with former definitions', () => {
+  test.each([
+    ['list', LIST, () => undefined],
+    ['view', '/api/views/all/records', (owner: Client) => owner.post('/api/views', ALL)],
+  ])(
+    'is followed by a request to read again (%s)',
+    async (_, path, prepare) => {
+      if (stores.redisUrl === undefined) return;
+      for (const { url } of [changing, honouring]) while ((await fetch(`${url}/ready`)).status !== 200) await delay(20);
+      const owner = await createTenant(changing.url);
+      const other = clientOf(honouring.url, { 'x-api-key': owner.key });
+      await createRecord(owner, await createEntity(owner, 'orders', fields('title text')), { title: 'tea' });
+      await prepare(owner);
+      const former: string[] = [];
+      const read = async (): Promise<boolean> => {
+        const { body, headers } = await other.get(path);
+        if (body.data.items[0].headline !== undefined) return true;
+        former.push(headers.get('changes-cursor') ?? '');
+        return false;
+      };
+      await read();
+      ofHonouring.silence(true);
+      try {
+        let hasEnded = false;
+        const renaming = owner.patch('/api/entities/orders/fields/title', { key: 'headline' }).finally(() => {
+          hasEnded = true;
+        });
+        while (!(await read())) await delay(5);
+        expect(hasEnded).toBe(true);
+        expect((await renaming).status).toBe(200);
+      } finally {
+        ofHonouring.silence(false);
+      }
+      const told = await Promise.all(former.slice(-20).map((cursor) => followed(owner, cursor)));
+      for (const events of told) expect(events).toHaveLength(1);
+      expect(told.flat().every((event) => event === 'definition.changed' || event === 'rights.changed')).toBe(true);
+      // Some began after the change itself.
+      expect(told.flat()).toContain('rights.changed');
+    },
+    60_000,
   );
 });

@@ -680,7 +680,8 @@ create table tenants (
   domain_verified_at timestamp(3) with time zone,
   domain_checked_at timestamp(3) with time zone,
   made_by_tenant uuid,
-  deletion uuid
+  deletion uuid,
+  definition_changes bigint not null default 0
 );
 
 alter table tenants add constraint tenants_pkey PRIMARY KEY (id);

@@ -98,17 +98,16 @@ async function shown(
   tenantId: string,
   { entries, cursor, hasMore, received }: FeedPage,
 ): Promise<ChangesPage> {
-  const { rightsKey } = cursor;
   const items: ChangeItem[] = [];
-  for (const { position, ...entry } of entries) {
+  for (const { cursor: after, ...entry } of entries) {
     const turn = giveWay();
     if (turn !== undefined) await turn;
-    items.push({ cursor: sealCursor(app, tenantId, { position, rightsKey }), ...itemOf(entry) });
+    items.push({ cursor: sealCursor(app, tenantId, after), ...itemOf(entry) });
   }
   return sized({ items, nextCursor: sealCursor(app, tenantId, cursor), hasMore }, received);
 }
 
-function itemOf({ event, seen }: Omit<Entry, 'position'>): Omit<ChangeItem, 'cursor'> {
+function itemOf({ event, seen }: Omit<Entry, 'cursor'>): Omit<ChangeItem, 'cursor'> {
   const { id, recordId, row, at, triggeredBy, actor, erased } = event;
   return {
     id: `evt_${id}`,

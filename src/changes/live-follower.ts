@@ -8,6 +8,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
+import { catalogOf } from '../entities/catalog.ts';
 import { type ChangesCursor, rightsKeyOf, sealCursor } from '../http/changes-cursor.ts';
 import { LIMITS } from '../limits.ts';
 import { pauseAfter } from '../runtime/unavailability.ts';
@@ -57,6 +58,8 @@ export class LiveFollower {
     this.#cursor = following.cursor;
     const size = { entries: following.limit, bytes: LIMITS.changes.streamBytes, scanMs: LIMITS.replay.scanMs };
     this.#pages = new PageReader(app, size, stream.others);
+    // A read that fails as this one does says so.
+    setTimeout(() => void this.#checkDefinitions().catch(() => this.wake()), LIMITS.cacheStaleMs).unref?.();
   }
 
   /** Reads on: something was committed, or the stream begins. */
@@ -70,6 +73,17 @@ export class LiveFollower {
   /** Called when the rights have been loaded again. */
   accessLoaded(): void {
     if (rightsKeyOf(this.stream.caller()) !== this.#cursor.rightsKey) this.wake();
+  }
+
+  /**
+   * Reads on if the definitions have changed since the follower was shown its records. The cursor may be from a response that was made
+   * while the process still used former definitions, and no event tells when the current ones have arrived.
+   */
+  async #checkDefinitions(): Promise<void> {
+    if (this.#hasStopped) return;
+    const { tenant } = this.stream.caller();
+    const { definitionChanges } = await forTenant(tenant.id, async () => catalogOf(this.app, tenant));
+    if (definitionChanges > (this.#cursor.definitionChanges ?? definitionChanges)) this.wake();
   }
 
   stop(): void {
@@ -115,10 +129,8 @@ export class LiveFollower {
     if (caller === null) return false;
     const page = await this.#pages.page(caller, await readSelection(this.app, caller, wanted), this.#cursor);
     if (this.#hasStopped) return false;
-    const { rightsKey } = page.cursor;
     for (const entry of page.entries) {
-      const { position } = entry;
-      this.stream.send(entry, hasCursors ? sealCursor(this.app, this.#tenantId, { position, rightsKey }) : null);
+      this.stream.send(entry, hasCursors ? sealCursor(this.app, this.#tenantId, entry.cursor) : null);
     }
     this.#cursor = page.cursor;
     turn.read(page.scanned, page.received);

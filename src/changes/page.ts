@@ -6,7 +6,7 @@
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import type { Field } from '../entities/field.ts';
-import type { CommittedEvent, RecordRow } from '../events/event.ts';
+import { type CommittedEvent, DEFINITION_CHANGED, type RecordRow } from '../events/event.ts';
 import {
   type FeedEvent,
   type FeedPosition,
@@ -33,11 +33,11 @@ const STEP_GROWTH = 4;
 
 type EventFacts = Pick<CommittedEvent, 'id' | 'at' | 'recordId' | 'row' | 'triggeredBy' | 'actor' | 'erased'>;
 
-/** An event, what the caller sees of it, and the cursor after it. */
+/** An event, what the caller sees of it, and the cursor after it, with the caller's current rights. */
 export interface Entry {
   event: EventFacts;
   seen: Seen;
-  position: FeedPosition;
+  cursor: ChangesCursor;
 }
 
 export interface FeedPage {
@@ -68,6 +68,9 @@ export class PageReader {
   #bytes = 0;
   #scan = new Scan(0);
   #oldest = '';
+  #rightsKey = '';
+  /** How many changes of definitions the follower knows or has been told of; undefined when it has been shown nothing before. */
+  #told: number | undefined;
 
   constructor(
     private readonly app: App,
@@ -81,14 +84,17 @@ export class PageReader {
     const { position } = cursor;
     this.#received = receivedBudget();
     this.#oldest = new Date(keptSince(this.app, caller.tenant)).toISOString();
-    this.#entries = isOfRights(cursor, caller) ? [] : [{ ...rightsChanged(caller.tenant.id), position }];
+    this.#rightsKey = rightsKeyOf(caller);
     this.#scan = new Scan(this.size.scanMs);
     this.#bytes = 0;
-    const reader = await EventReader.open(this.app, caller, selection);
+    const isOfSameRights = isOfRights(cursor, caller);
+    // A follower that is told to read everything again has nothing from before.
+    this.#told = isOfSameRights ? cursor.definitionChanges : undefined;
+    this.#entries = isOfSameRights ? [] : [{ ...rightsChanged(caller.tenant.id), cursor: this.#cursorAt(position) }];
+    const reader = await EventReader.open(this.app, caller, selection, cursor.definitionChanges);
     const { end, hasMore } = await this.#read(reader, caller.tenant.id, position);
     const received = this.#received.taken;
-    const next = { position: end, rightsKey: rightsKeyOf(caller) };
-    return { entries: this.#entries, hasMore, cursor: next, received, scanned: this.#scan.bytes };
+    return { entries: this.#entries, hasMore, cursor: this.#cursorAt(end), received, scanned: this.#scan.bytes };
   }
 
   /** Adds entries up to the newest commit; resolves to the position after the last one, and whether more follows. */
@@ -98,6 +104,8 @@ export class PageReader {
     from: FeedPosition,
   ): Promise<{ end: FeedPosition; hasMore: boolean }> {
     let position = from;
+    // The head is taken later, so it sees all changes that these definitions contain.
+    const { definitionChanges } = reader;
     if (position.cut !== null) {
       const { until } = position.cut;
       const end = await this.#readUntil(until, reader, tenantId, position);
@@ -106,7 +114,8 @@ export class PageReader {
     }
     const head = await feedHeadsOf(this.app).take();
     const end = await this.#readUntil(head, reader, tenantId, position);
-    return { end: end ?? positionAt(head), hasMore: end !== null };
+    if (end !== null) return { end, hasMore: true };
+    return { end: positionAt(head), hasMore: !this.#tellOf(definitionChanges, tenantId, positionAt(head)) };
   }
 
   /** Resolves to null when everything that the head sees has been read. */
@@ -135,7 +144,7 @@ export class PageReader {
     const { taken } = this.#received;
     const { events, readTo } = await readStep(this.app, tenantId, from, until, size, this.#received, this.#oldest);
     this.#scan.add(events.length, this.#received.taken - taken);
-    const shown = await this.#show(reader, events, from, until);
+    const shown = await this.#show(reader, events, tenantId, from, until);
     // Only what is shown stays counted: hidden values, however large, must neither end a page nor refuse it.
     this.#received.returnTo(this.#bytes);
     return { ...shown, readTo };
@@ -145,6 +154,7 @@ export class PageReader {
   async #show(
     reader: EventReader,
     events: readonly FeedEvent[],
+    tenantId: string,
     from: FeedPosition,
     until: FeedHead,
   ): Promise<{ end: FeedPosition; isFull: boolean }> {
@@ -153,12 +163,33 @@ export class PageReader {
     for (const event of events) {
       const turn = giveWay();
       if (turn !== undefined) await turn;
+      const number = numberOf(event);
+      if (number !== undefined && !this.#tellOf(number - 1, tenantId, end)) return { end, isFull: true };
       const seen = (await reader.see(event)) ?? (await this.others(event));
       const position = positionAfter(end, until, event);
-      if (seen !== null && !this.#add({ ...shownFor(event, seen), position })) return { end, isFull: true };
+      const told = number === undefined ? this.#told : Math.max(this.#told ?? 0, number);
+      const cursor = this.#cursorAt(position, told);
+      if (seen !== null && !this.#add({ ...shownFor(event, seen), cursor })) return { end, isFull: true };
+      this.#told = told;
       end = position;
     }
     return { end, isFull: false };
+  }
+
+  #cursorAt(position: FeedPosition, definitionChanges = this.#told): ChangesCursor {
+    return { position, rightsKey: this.#rightsKey, definitionChanges };
+  }
+
+  /**
+   * Tells the follower to read again when it knows fewer than `count` changes of definitions: its records were read while a process
+   * still used former definitions, and its cursor is from after the change. Returns false when the page is full.
+   */
+  #tellOf(count: number, tenantId: string, position: FeedPosition): boolean {
+    const told = Math.max(this.#told ?? 0, count);
+    const isMissing = this.#told !== undefined && this.#told < count;
+    if (isMissing && !this.#add({ ...rightsChanged(tenantId), cursor: this.#cursorAt(position, told) })) return false;
+    this.#told = told;
+    return true;
   }
 
   /**
@@ -174,6 +205,11 @@ export class PageReader {
     this.#bytes = bytes;
     return true;
   }
+}
+
+/** The number of an announced change of definitions (entities/announcement.ts). */
+function numberOf({ type, payload }: FeedEvent): number | undefined {
+  return type === DEFINITION_CHANGED ? (payload?.number as number | undefined) : undefined;
 }
 
 /** Does not name an erased record that the caller may not have seen. */
@@ -194,7 +230,7 @@ function valuesOf({ data }: RecordRow, fields: readonly Field[]): RecordRow['dat
   return values;
 }
 
-/** The entry that says that the caller's rights have changed since the cursor was issued: everything has to be read again. */
+/** The entry that says that everything has to be read again: the caller's rights have changed since the cursor was issued. */
 function rightsChanged(tenantId: string, at = new Date().toISOString()): Pick<Entry, 'event' | 'seen'> {
   const event = {
     id: newId(),

@@ -58,8 +58,16 @@ export class EventReader {
     this.#evaluator = new Evaluator(app.db, catalog);
   }
 
-  static async open(app: App, caller: TenantCaller, selection: Selection): Promise<EventReader> {
-    return new EventReader(app, caller, selection, await catalogOf(app, caller.tenant));
+  /** `known`: how many changes of definitions the follower knows already. */
+  static async open(app: App, caller: TenantCaller, selection: Selection, known = 0): Promise<EventReader> {
+    const reader = new EventReader(app, caller, selection, await catalogOf(app, caller.tenant));
+    if (known > reader.definitionChanges) await reader.#reload();
+    return reader;
+  }
+
+  /** How many of the tenant's announced changes the definitions contain that decide now. */
+  get definitionChanges(): number {
+    return this.catalog.definitionChanges;
   }
 
   /** Announces the events that are read next, so that the related rows that their conditions need are read together. */

@@ -24,7 +24,7 @@ export async function announceChange(
   field: Pick<Field, 'id' | 'key'>,
 ): Promise<void> {
   const changed = { field: { id: field.id, key: field.key } };
-  await appendEvent(tx, DEFINITION_CHANGED, cause, changed, { entity: name, entityId: id, recordId: null });
+  await announce(tx, cause, changed, { id, name });
 }
 
 /** Announces that the conditions of a view change, or that it is deleted. For followers of other views, nothing has changed. */
@@ -34,7 +34,7 @@ export async function announceView(
   { slug }: { slug: string },
   { id, name }: Named,
 ): Promise<void> {
-  await appendEvent(tx, DEFINITION_CHANGED, cause, { view: slug }, { entity: name, entityId: id, recordId: null });
+  await announce(tx, cause, { view: slug }, { id, name });
 }
 
 /**
@@ -52,6 +52,20 @@ export async function announceDrop(tx: Tx, cause: Cause, tenant: Tenant, { id, n
     select 'api ' || a.id || ' ' || p.role
     from platform.apis as a, jsonb_each(a.permissions -> ${name}::text) as p (role, operations)
     where a.tenant_id = ${tenant.id}::uuid and jsonb_typeof(a.permissions -> ${name}::text) = 'object' and p.operations ? 'read'`);
+  await announce(tx, cause, { readers: readers.map(({ reader }) => reader) }, { id, name });
+}
+
+/**
+ * Appends the event with its number among the tenant's announced changes. Other changes of the tenant wait for the counter, so that
+ * the numbers are in the order of the commits.
+ */
+async function announce(tx: Tx, cause: Cause, change: Record<string, unknown>, { id, name }: Named): Promise<void> {
+  const counted =
+    tx.dryRun === undefined
+      ? await tx.first<{ number: number }>(sql`
+          update platform.tenants set definition_changes = definition_changes + 1 where id = ${cause.tenantId}::uuid
+          returning definition_changes::float8 as number`)
+      : undefined;
   const about = { entity: name, entityId: id, recordId: null };
-  await appendEvent(tx, DEFINITION_CHANGED, cause, { readers: readers.map(({ reader }) => reader) }, about);
+  await appendEvent(tx, DEFINITION_CHANGED, cause, { ...change, ...counted }, about);
 }

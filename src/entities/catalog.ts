@@ -19,6 +19,8 @@ import { indexedTextMax, possibleIndexes } from './indexes.ts';
 export interface Catalog {
   byName: ReadonlyMap<string, Entity>;
   byId: ReadonlyMap<string, Entity>;
+  /** How many of the tenant's changes that followers are told of these definitions contain. */
+  definitionChanges: number;
   /** The approximate size of the definitions as JSON. */
   bytes: number;
 }
@@ -61,7 +63,9 @@ export async function entityFor(app: App, caller: TenantCaller, name: string): P
 type CatalogRow = Omit<
   Entity,
   'fields' | 'byKey' | 'references' | 'rules' | 'table' | 'tableName' | 'tenantId' | 'schema'
-> & { fields: FieldRow[]; rules: Rule[] };
+> & { fields: FieldRow[]; rules: Rule[]; definitionChanges: number };
+/** The only row of a tenant without entities. */
+type NoEntity = Pick<CatalogRow, 'definitionChanges'> & { id: null };
 type FieldRow = Omit<Field, keyof FieldRules | 'ref' | 'next'> & {
   entity_id: string;
   rules: FieldRules;
@@ -93,10 +97,10 @@ const rulesByEntity = (schema: string): Sql => sql`
  * between entities. A tenant that a process of the previous version has just created lacks the newest columns.
  */
 export async function loadCatalog(queries: Queries, tenant: Pick<Tenant, 'id' | 'schema'>): Promise<Catalog> {
-  const rows = await queries.rows<CatalogRow>(
+  const found = await queries.rows<CatalogRow | NoEntity>(
     notKept(sql`
     with fields as (${fieldsByEntity(tenant.schema)}), rules as (${rulesByEntity(tenant.schema)})
-    select d.id, d.name, d.label, d.description, d.is_system as "isSystem", d.version, d.next_slot as "nextSlot",
+    select t.definition_changes::float8 as "definitionChanges", d.id, d.name, d.label, d.description, d.is_system as "isSystem", d.version, d.next_slot as "nextSlot",
       d.retired_slots as "retiredSlots", d.created_at as "createdAt", d.updated_at as "updatedAt",
       coalesce((to_jsonb(d) ->> 'search_folding')::boolean, false) as "searchFolding",
       coalesce((to_jsonb(d) ->> 'is_in_id_order')::boolean, false) as "isInIdOrder",
@@ -112,11 +116,15 @@ export async function loadCatalog(queries: Queries, tenant: Pick<Tenant, 'id' | 
         ) as a
       ) as subscribed,
       coalesce(f.list, '[]') as fields, coalesce(r.list, '[]') as rules
-    from ${identifier(tenant.schema, 'entity_definitions')} as d
+    from (
+      select coalesce(max(definition_changes), 0) as definition_changes from platform.tenants where id = ${tenant.id}::uuid
+    ) as t
+    left join ${identifier(tenant.schema, 'entity_definitions')} as d on true
     left join fields as f on f.entity_id = d.id
     left join rules as r on r.entity_id = d.id
     order by d.name collate "C"`),
   );
+  const rows = found.filter((row): row is CatalogRow => row.id !== null);
   const references = new Map<string, Reference[]>(rows.map(({ id }) => [id, []]));
   const byId = new Map<string, Entity>();
   let bytes = 0;
@@ -129,10 +137,15 @@ export async function loadCatalog(queries: Queries, tenant: Pick<Tenant, 'id' | 
     }
     await giveWay();
   }
-  return { byId, byName: new Map([...byId.values()].map((entity) => [entity.name, entity])), bytes };
+  const byName = new Map([...byId.values()].map((entity) => [entity.name, entity]));
+  return { byId, byName, definitionChanges: found[0]?.definitionChanges ?? 0, bytes };
 }
 
-function toEntity(tenant: Pick<Tenant, 'id' | 'schema'>, row: CatalogRow, references: Reference[]): Entity {
+function toEntity(
+  tenant: Pick<Tenant, 'id' | 'schema'>,
+  { definitionChanges: _, ...row }: CatalogRow,
+  references: Reference[],
+): Entity {
   const fields = row.fields.map(toField);
   const tableName = tableNameOf(row.id);
   const indexes = possibleIndexes(fields, row.indexes);

@@ -17,10 +17,15 @@ import { LIMITS } from '../limits.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { keptSince, type Tenant } from '../tenants/tenants.ts';
 
-/** The content of a cursor: how far its bearer has read, and with which rights. */
+/** The content of a cursor: how far its bearer has read, with which rights, and with which definitions. */
 export interface ChangesCursor {
   position: FeedPosition;
   rightsKey: string;
+  /**
+   * How many of the tenant's announced changes of definitions its bearer knows, or has been told of. Undefined where the bearer has
+   * not been shown any record yet, and in cursors of an earlier version.
+   */
+  definitionChanges?: number | undefined;
 }
 
 const HEADER = 'Changes-Cursor';
@@ -41,12 +46,16 @@ const keysOf = perApp(({ config }) =>
   config.jwtSecrets.map((secret) => new Uint8Array(hkdfSync('sha256', secret, '', 'feed cursor', 32))),
 );
 
-export function sealCursor(app: App, tenantId: string, { position, rightsKey }: ChangesCursor): string {
+export function sealCursor(
+  app: App,
+  tenantId: string,
+  { position, rightsKey, definitionChanges }: ChangesCursor,
+): string {
   const [key] = keysOf(app);
   if (key === undefined) throw new Error('there is no secret for cursors');
   const { seen, at, cut } = position;
   const until = cut && [packed(cut.until), cut.until.floor, cut.until.last, cut.until.at, cut.number];
-  const text = JSON.stringify([tenantId, rightsKey, packed(seen), seen.floor, at, until, seen.last]);
+  const text = JSON.stringify([tenantId, rightsKey, packed(seen), seen.floor, at, until, seen.last, definitionChanges]);
   const nonce = randomBytes(NONCE_BYTES);
   const cipher = createCipheriv(ALGORITHM, key, nonce);
   const sealed = cipher.update(text.padEnd(Math.ceil(text.length / BLOCK) * BLOCK), 'utf8');
@@ -72,13 +81,14 @@ export function openCursor(app: App, tenant: RetainingTenant, text: string, para
 export function openedCursor(app: App, { id }: Pick<Tenant, 'id'>, text: string, parameter = 'since'): ChangesCursor {
   const opened = text.length > LIMITS.changes.cursorMax ? null : openedBy(keysOf(app), text);
   if (opened === null) throw invalidField(parameter, 'is not a cursor');
-  const [owner, rightsKey, snapshot, floor, at, until, last = null] = opened;
+  const [owner, rightsKey, snapshot, floor, at, until, last = null, definitionChanges] = opened;
   if (owner !== id) throw forbidden('this cursor belongs to another tenant');
   const cut = until && {
     until: { snapshot: unpacked(until[0]), floor: until[1], last: until[2], at: until[3] },
     number: until[4],
   };
-  return { rightsKey, position: { seen: { snapshot: unpacked(snapshot), floor, last }, at, cut } };
+  const position = { seen: { snapshot: unpacked(snapshot), floor, last }, at, cut };
+  return { rightsKey, position, definitionChanges: definitionChanges ?? undefined };
 }
 
 /** Cached, because many cursors of a page have the same snapshots. */
@@ -113,6 +123,7 @@ type Content = [
   at: number | null,
   until: [snapshot: string, floor: number, last: number, at: number, number: number] | null,
   last?: number | null,
+  definitionChanges?: number | null,
 ];
 
 /** The content, if one of the keys has sealed it. */
@@ -180,18 +191,24 @@ export function mayFollow({ publicKey, scopes }: Pick<TenantCaller, 'publicKey' 
 const sealedOf = perApp(() => ({ head: null as FeedHead | null, cursors: new Map<string, string>() }));
 
 /**
- * Adds the header to the response. Must be called before the records are read. Resolves at once while a recent head is known.
+ * Adds the header to the response. Must be called before the records are read, with the number of changes in the definitions that are
+ * current then. Resolves at once while a recent head is known.
  */
-export function addChangesCursor(app: App, caller: TenantCaller, request: Request): Promise<void> | undefined {
+export function addChangesCursor(
+  app: App,
+  caller: TenantCaller,
+  request: Request,
+  definitionChanges: number,
+): Promise<void> | undefined {
   if (!mayFollow(caller)) return undefined;
   const heads = feedHeadsOf(app);
   const recent = heads.recent();
-  if (recent === undefined) return heads.take().then((head) => add(app, caller, request, head));
-  add(app, caller, request, recent);
+  if (recent === undefined) return heads.take().then((head) => add(app, caller, request, head, definitionChanges));
+  add(app, caller, request, recent, definitionChanges);
   return undefined;
 }
 
-function add(app: App, caller: TenantCaller, request: Request, head: FeedHead): void {
+function add(app: App, caller: TenantCaller, request: Request, head: FeedHead, definitionChanges: number): void {
   const sealed = sealedOf(app);
   if (sealed.head !== head) {
     sealed.head = head;
@@ -199,10 +216,10 @@ function add(app: App, caller: TenantCaller, request: Request, head: FeedHead): 
   }
   const tenantId = caller.tenant.id;
   const rightsKey = rightsKeyOf(caller);
-  const key = `${tenantId} ${rightsKey}`;
+  const key = `${tenantId} ${rightsKey} ${definitionChanges}`;
   let cursor = sealed.cursors.get(key);
   if (cursor === undefined) {
-    cursor = sealCursor(app, tenantId, { rightsKey, position: positionAt(head) });
+    cursor = sealCursor(app, tenantId, { rightsKey, position: positionAt(head), definitionChanges });
     sealed.cursors.set(key, cursor);
   }
   addResponseHeaders(request, { [HEADER]: cursor });

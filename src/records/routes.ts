@@ -6,8 +6,9 @@ import { Elysia } from 'elysia';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { noteLocksOf } from '../entities/locks.ts';
+import { addCursorFor } from '../entities/response-cursor.ts';
 import { okBounded } from '../http/bounded-response.ts';
-import { addChangesCursor, CHANGES_CURSOR } from '../http/changes-cursor.ts';
+import { CHANGES_CURSOR } from '../http/changes-cursor.ts';
 import { DRY_RUN, runOrTry } from '../http/dry-run.ts';
 import { guard } from '../http/guard.ts';
 import { flagParameter, parameters } from '../http/parameters.ts';
@@ -137,7 +138,7 @@ export function recordRoutes(app: App, readAsOf: ReadAsOf) {
     .get(
       RECORDS,
       async ({ caller, params, query, request }) => {
-        await addChangesCursor(app, caller, request);
+        await addCursorFor(app, caller, request);
         return okBounded(await listRecords(app, caller, params.entityName, listInput(query)));
       },
       LIST,
@@ -148,7 +149,7 @@ export function recordRoutes(app: App, readAsOf: ReadAsOf) {
         if (query.asOf !== undefined) {
           return okBounded(await readAsOf(app, caller, params.entityName, params.id, query));
         }
-        await addChangesCursor(app, caller, request);
+        await addCursorFor(app, caller, request);
         const { record, etag } = await readRecord(app, caller, params.entityName, params.id, query);
         if (etag !== null && isNamedIn(request.headers.get('if-none-match'), etag)) return notModified(etag);
         return okBounded(record, etag === null ? {} : { etag });

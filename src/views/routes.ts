@@ -19,7 +19,7 @@ import { RecordPageSchema, RecordSchema } from '../records/record.ts';
 import { isNamedIn } from '../records/row.ts';
 import { listViewRecords, readViewRecord } from './records.ts';
 import { NewView, ViewChange, ViewSchema } from './view.ts';
-import { createView, deleteView, listViews, updateView } from './views.ts';
+import { createView, definitionChangesOf, deleteView, listViews, updateView } from './views.ts';
 
 const TAG = 'Views';
 const VIEWS = '/api/views';
@@ -140,7 +140,7 @@ export function viewRoutes(app: App, findBreaks: FindBreaks) {
     .get(
       '/api/views/:slug/records',
       async ({ caller, params, query, request }) => {
-        await addChangesCursor(app, caller, request);
+        await addChangesCursor(app, caller, request, await definitionChangesOf(app, caller.tenant));
         return okBounded(await listViewRecords(app, caller, params.slug, listInput(query)));
       },
       LIST_RECORDS,
@@ -148,7 +148,7 @@ export function viewRoutes(app: App, findBreaks: FindBreaks) {
     .get(
       '/api/views/:slug/records/:id',
       async ({ caller, params, query, request }) => {
-        await addChangesCursor(app, caller, request);
+        await addChangesCursor(app, caller, request, await definitionChangesOf(app, caller.tenant));
         const { record, etag } = await readViewRecord(app, caller, params.slug, params.id, query);
         if (etag !== null && isNamedIn(request.headers.get('if-none-match'), etag)) return notModified(etag);
         return okBounded(record, etag === null ? {} : { etag });

@@ -24,19 +24,37 @@ import { type FilterDsl, NewView, type View, ViewChange } from './view.ts';
 
 type ViewRow = Omit<View, 'entitySlug'> & { entity_id: string };
 
+interface TenantViews {
+  bySlug: ReadonlyMap<string, ViewRow>;
+  /** As in the catalog. */
+  definitionChanges: number;
+}
+
 const COLUMNS = sql`id, slug, entity_id, name, description, filter_dsl as "filterDsl", created_at as "createdAt",
   updated_at as "updatedAt"`;
 const CACHED_TENANTS = 2_000;
-const cacheOf = perApp((app) => app.invalidations.cache<Map<string, ViewRow>>('catalog', CACHED_TENANTS));
+const cacheOf = perApp((app) => app.invalidations.cache<TenantViews>('catalog', CACHED_TENANTS));
 
-async function viewsOf(app: App, tenant: Tenant): Promise<Map<string, ViewRow>> {
+async function viewsOf(app: App, tenant: Tenant): Promise<TenantViews> {
   return cacheOf(app).get(tenant.id, async () => {
-    const rows = await app.db.rows<ViewRow>(
+    const rows = await app.db.rows<{ changes: number } & (ViewRow | { id: null })>(
       notKept(sql`
-      select ${COLUMNS} from platform.views where tenant_id = ${tenant.id}::uuid order by slug collate "C"`),
+      select t.definition_changes::float8 as changes, v.*
+      from platform.tenants as t
+      left join (select ${COLUMNS} from platform.views where tenant_id = ${tenant.id}::uuid) as v on true
+      where t.id = ${tenant.id}::uuid
+      order by v.slug collate "C"`),
     );
-    return new Map(rows.map((row) => [row.slug, row]));
+    const views = rows.flatMap(({ changes: _, ...view }) => (view.id === null ? [] : view));
+    return { bySlug: new Map(views.map((view) => [view.slug, view])), definitionChanges: rows[0]?.changes ?? 0 };
   });
+}
+
+/** How many of the tenant's announced changes the views and the catalog contain. */
+export async function definitionChangesOf(app: App, tenant: Tenant): Promise<number> {
+  const views = await viewsOf(app, tenant);
+  const catalog = await catalogOf(app, tenant);
+  return Math.min(views.definitionChanges, catalog.definitionChanges);
 }
 
 /** Drops the cached views, so that the next read loads them again. */
@@ -52,7 +70,7 @@ interface FoundView {
 
 /** A view with its entity and their catalog; undefined for none. */
 export async function findView(app: App, caller: TenantCaller, slug: string): Promise<FoundView | undefined> {
-  const view = (await viewsOf(app, caller.tenant)).get(slug);
+  const view = (await viewsOf(app, caller.tenant)).bySlug.get(slug);
   const catalog = await catalogOf(app, caller.tenant);
   const entity = catalog.byId.get(view?.entity_id ?? '');
   return view === undefined || entity === undefined ? undefined : { view, entity, catalog };
@@ -68,7 +86,7 @@ export async function viewFor(app: App, caller: TenantCaller, slug: string): Pro
 /** The views that the caller may read. */
 export async function listViews(app: App, caller: TenantCaller): Promise<View[]> {
   const catalog = await catalogOf(app, caller.tenant);
-  const readable = [...(await viewsOf(app, caller.tenant)).values()].filter(({ slug }) =>
+  const readable = [...(await viewsOf(app, caller.tenant)).bySlug.values()].filter(({ slug }) =>
     allows(caller.rights, 'read', `view:${slug}`),
   );
   const views: View[] = [];

@@ -51,7 +51,7 @@ export async function bodyOf(
     const isShown = await judge.isVisible(audience, entity, { row: before, at });
     if (isShown) included.previous = shape(before, entity, fields);
   }
-  if (include?.includes('cursor')) included.cursor = await cursorAfter(app, change, judge.rightsKeyOf(audience));
+  if (include?.includes('cursor')) included.cursor = await cursorAfter(app, change, judge, audience);
   return payloadOf(change, entity, fields, included);
 }
 
@@ -59,8 +59,14 @@ export async function bodyOf(
  * A reader that follows from this cursor sees changes with a higher number, and changes that were not committed when this is called: it
  * misses nothing that is committed after the request.
  */
-async function cursorAfter(app: App, { tenantId, seq, at }: SentChange, rightsKey: string): Promise<string> {
+async function cursorAfter(
+  app: App,
+  { tenantId, seq, at }: SentChange,
+  judge: Judge,
+  audience: Audience,
+): Promise<string> {
   const head = await feedHeadsOf(app).take();
   const position = seq === 0 ? positionAt(head) : positionAfter(EARLIEST, head, { seq, at });
-  return sealCursor(app, tenantId, { position, rightsKey });
+  const { definitionChanges } = judge.catalog;
+  return sealCursor(app, tenantId, { position, rightsKey: judge.rightsKeyOf(audience), definitionChanges });
 }

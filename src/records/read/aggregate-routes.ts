@@ -4,8 +4,9 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
+import { addCursorFor } from '../../entities/response-cursor.ts';
 import { okBounded } from '../../http/bounded-response.ts';
-import { addChangesCursor, CHANGES_CURSOR } from '../../http/changes-cursor.ts';
+import { CHANGES_CURSOR } from '../../http/changes-cursor.ts';
 import { guard } from '../../http/guard.ts';
 import { route } from '../../http/route.ts';
 import { AggregateQuery, aggregateRecords } from './aggregate.ts';
@@ -35,7 +36,7 @@ export function aggregateRoutes(app: App) {
   return new Elysia({ name: 'aggregate' }).use(guard(app)).get(
     '/api/entities/:entityName/records/aggregate',
     async ({ caller, params, query, request }) => {
-      await addChangesCursor(app, caller, request);
+      await addCursorFor(app, caller, request);
       return okBounded(await aggregateRecords(app, caller, params.entityName, listInput(query)));
     },
     AGGREGATE,

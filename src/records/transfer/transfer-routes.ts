@@ -5,10 +5,11 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import { callerNow } from '../../access/authenticate.ts';
 import type { App } from '../../app.ts';
+import { addCursorFor } from '../../entities/response-cursor.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 import { requireIdentityEncoding } from '../../http/body.ts';
 import { steady } from '../../http/body-progress.ts';
-import { addChangesCursor, CHANGES_CURSOR } from '../../http/changes-cursor.ts';
+import { CHANGES_CURSOR } from '../../http/changes-cursor.ts';
 import { DRY_RUN, withReport } from '../../http/dry-run.ts';
 import { guard } from '../../http/guard.ts';
 import { parameters } from '../../http/parameters.ts';
@@ -90,7 +91,7 @@ export function transferRoutes(app: App) {
       async ({ caller, params, query, request }) => {
         const { entityName } = params;
         const format = query.format ?? 'ndjson';
-        await addChangesCursor(app, caller, request);
+        await addCursorFor(app, caller, request);
         const type = format === 'csv' ? CSV : NDJSON;
         const now = callerNow(app, request, caller);
         return download(request, { type, name: `${entityName}.${format}` }, (onCut) =>
