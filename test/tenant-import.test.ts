@@ -231,6 +231,16 @@ describe('an import', () => {
     expect((await client.post(things, { type: 'new' })).status).toBe(201);
   });
 
+  test('of a role that hides a dropped field goes on hiding its key', async () => {
+    const tenant = await service.tenant();
+    await made(tenant, '/api/entities', { name: 'people', fields: [{ key: 'pay', type: 'integer' }] });
+    const people = { excludeFields: ['pay'] };
+    await made(tenant, '/api/roles', { name: 'reader', permissions: { people: ['read'] }, entities: { people } });
+    expect((await tenant.delete('/api/entities/people/fields/pay')).status).toBe(200);
+    const { client } = await imported(await exportOf(tenant.slug));
+    expect((await client.get('/api/roles/reader')).body.data.entities).toEqual({ people });
+  });
+
   test('makes no event, no history and no rule run for its records', async () => {
     const rule = { ...ofType(linesOf(document), 'rule')[0], isActive: true };
     const lines = linesOf(document).map((line) => (line.type === 'rule' ? rule : line));

@@ -14,7 +14,7 @@ import type { Entity } from '../entities/field.ts';
 import type { Problem } from '../errors.ts';
 import { EVERY_ENTITY } from '../events/entity-change.ts';
 import { expressionProblems } from '../expression/parse.ts';
-import { check, requireFits } from '../http/check.ts';
+import { check, requireFits, type Valid } from '../http/check.ts';
 import { closed, Ignored, nullable, Timestamp, Uuid } from '../http/schemas.ts';
 import { PlatformApiDefinition } from '../keys/platform-apis.ts';
 import { LIMITS } from '../limits.ts';
@@ -122,11 +122,18 @@ export class Definitions {
         created_at = excluded.created_at, updated_at = excluded.updated_at`);
   }
 
-  /** A role may keep restrictions and grants on deleted entities; they have no effect. */
-  #known<T extends { permissions?: object; entities?: object }>({ permissions = {}, entities = {} }: T) {
-    const known = (all: object) =>
-      Object.fromEntries(Object.entries(all).filter(([name]) => this.catalog.byName.has(name)));
-    return { permissions: known(permissions), entities: known(entities) };
+  /** A role may keep restrictions and grants on deleted entities, which have no effect, and go on hiding the key of a dropped field. */
+  #known({ permissions = {}, entities = {} }: Pick<Valid<NewRole>, 'permissions' | 'entities'>) {
+    const isKnown = ([name]: [string, unknown]): boolean => this.catalog.byName.has(name);
+    const restrictions = Object.entries(entities).map(([name, restriction]) => {
+      const fields = this.catalog.byName.get(name)?.byKey;
+      const excludeFields = restriction?.excludeFields?.filter((key) => key === undefined || fields?.has(key));
+      return [name, { ...restriction, excludeFields }] as const;
+    });
+    return {
+      permissions: Object.fromEntries(Object.entries(permissions).filter(isKnown)),
+      entities: Object.fromEntries(restrictions.filter(([name]) => this.catalog.byName.has(name))),
+    };
   }
 
   async #user(members: JsonObject): Promise<void> {
