@@ -158,6 +158,41 @@ describe('deleting a record that others refer to', () => {
   });
 });
 
+describe('the row filter of an entity that refers to a record', () => {
+  test('is not evaluated by a deletion: one that no longer fits its entity does not name the entity', async () => {
+    const [name, values] = ['xvault_link', '/api/entities/xvault_link'];
+    const link = { key: 'xsecret_task', type: 'relation', entity: 'task', onDelete: 'restrict' };
+    await define(name, [{ key: 'xsecret_zone', type: 'text' }]);
+    const entities = { [name]: { rowFilter: 'xsecret_zone = a' } };
+    const clerk = await withRole(service, tenant, { permissions: { task: [...ALL] }, entities });
+    expect((await tenant.delete(values)).status).toBe(200);
+    await define(name, [link]);
+    const { id } = (await tenant.post(TASKS, { title: 'a' })).body.data;
+    expect((await tenant.post(`${values}/records`, { xsecret_task: id })).status).toBe(201);
+    for (const query of ['', '?dryRun=true']) {
+      const refused = await clerk.delete(`${TASKS}/${id}${query}`);
+      expect([refused.status, refused.body.error.message]).toEqual([409, 'other records still refer to this one']);
+    }
+  });
+});
+
+describe('the target of a relation', () => {
+  test('is named in definitions only to those who may read it', async () => {
+    const link = { key: 'link', type: 'relation', entity: 'xvault' };
+    expect((await tenant.post('/api/entities/task/fields', link)).status).toBe(201);
+    const clerk = await clerkOf();
+    for (const path of ['/api/entities', '/api/entities/task', '/api/entities/task/fields', '/swagger/json']) {
+      const shown = await clerk.get(path);
+      expect(shown.text).toContain('link');
+      expect(shown.text).not.toMatch(HIDDEN);
+    }
+    const target = async (client: Client): Promise<unknown> =>
+      (await client.get('/api/entities/task/fields')).body.data.find(({ key }: Json) => key === 'link').entity;
+    const reader = await withRole(service, tenant, { permissions: { task: ['read'], xvault: ['read'] } });
+    expect([await target(clerk), await target(reader), await target(tenant)]).toEqual([null, 'xvault', 'xvault']);
+  });
+});
+
 describe('a rule of an entity that the caller has no right on', () => {
   const linked = async (onDelete: string): Promise<string> => {
     const fields = [

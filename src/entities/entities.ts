@@ -44,9 +44,11 @@ export async function getEntity(app: App, caller: TenantCaller, name: string): P
   return viewOf(await catalogOf(app, caller.tenant), caller, entity);
 }
 
-/** The definition without the fields hidden from the caller. */
+/** The definition without the fields hidden from the caller, and without the names of targets that it may not read. */
 function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityView {
-  return entityView(catalog, entity, visibleFields(caller, entity));
+  const { fields, ...view } = entityView(catalog, entity, visibleFields(caller, entity));
+  const isNamed = ({ entity: target }: FieldView) => target == null || allows(caller.rights, 'read', target);
+  return { ...view, fields: fields.map((field) => (isNamed(field) ? field : { ...field, entity: null })) };
 }
 
 /** The definition with some of its fields. */
