@@ -365,6 +365,25 @@ describe('when the entity changes', () => {
     });
   }
 
+  test('a row filter that no longer fits the entity of one view denies its records, not the list of views', async () => {
+    const { tenant } = await tenantWithTasks();
+    const define = (key: string) => tenant.post('/api/entities', { name: 'note', fields: [{ key, type: 'text' }] });
+    expect((await define('zone')).status).toBe(201);
+    const reader = await withRole(service, tenant, {
+      permissions: { 'view:*': ['read'] },
+      entities: { note: { rowFilter: 'zone = a' } },
+    });
+    expect((await tenant.delete('/api/entities/note')).status).toBe(200);
+    expect((await define('text')).status).toBe(201);
+    const filterDsl = { validate: [{ condition: 'text is not null' }] };
+    const view = { entitySlug: 'note', slug: 'notes', name: 'Notes', filterDsl };
+    expect((await tenant.post('/api/views', view)).status).toBe(201);
+    const listed = await reader.get('/api/views');
+    expect(listed.body.data?.map(({ slug }: Json) => slug)).toEqual(['notes', 'open-tasks']);
+    expect((await reader.get('/api/views/notes/records')).status).toBe(403);
+    expect((await reader.get('/api/views/open-tasks/records')).status).toBe(200);
+  });
+
   test('a view whose condition names a missing field is 409, and never read without its condition', async () => {
     const { tenant, ids } = await tenantWithTasks();
     const reader = await withRole(service, tenant, { permissions: { 'view:open-tasks': ['read'] } });

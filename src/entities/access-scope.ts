@@ -45,6 +45,15 @@ export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: En
   };
 }
 
+/** The names that the caller may use, for a condition that is checked and not evaluated: no row filter is parsed. */
+export function visibleNames(catalog: Catalog, caller: TenantCaller, entity: Entity): Names {
+  const reach = (target: Entity) =>
+    allows(caller.rights, 'read', target.name)
+      ? { names: visibleNames(catalog, caller, target), rowFilter: null }
+      : undefined;
+  return namesOf(catalog, caller, entity, new Date(), visibility(caller, entity), reach);
+}
+
 /** The caller's scope of an entity by name. 404 when there is none. The operation checks the caller's rights. */
 export async function accessScopeFor(app: App, caller: TenantCaller, entityName: string): Promise<AccessScope> {
   const entity = await entityFor(app, caller, entityName);

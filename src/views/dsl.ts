@@ -3,7 +3,7 @@
 // Failures: 400 that names each condition; 409 when a condition is no longer valid after a change of the entity.
 // Contract: interface#view, decisions#expressions.
 import type { TenantCaller } from '../access/caller.ts';
-import { accessScopeOf, allNames, validationNames } from '../entities/access-scope.ts';
+import { allNames, validationNames, visibleNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { conflict, type Problem } from '../errors.ts';
@@ -52,7 +52,7 @@ export function conditionFor(
 /** The conditions of which the reader may see every field. */
 export function visibleDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): FilterDsl {
   if (caller.isTenantAdmin) return dsl;
-  const { names } = accessScopeOf(catalog, caller, entity);
+  const names = visibleNames(catalog, caller, entity);
   return { validate: dsl.validate.filter(({ condition }) => expressionProblems(condition, names, PATH).length === 0) };
 }
 
