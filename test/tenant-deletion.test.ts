@@ -5,6 +5,7 @@ import process from 'node:process';
 import { deleteTenant, restoreLeft } from '../src/admin/tenant-deletion.ts';
 import { tableNameOf } from '../src/entities/field.ts';
 import type { ServiceError } from '../src/errors.ts';
+import { streamOf } from '../src/events/relay.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
@@ -212,3 +213,26 @@ test('the work of a tenant that is deleted meanwhile ends, and is no failure in 
     expect(failures).toEqual([]);
   }
 }, 30_000);
+
+// The broker is looked into from the service's own process.
+if (!process.env.SERVICE_RUNTIME) {
+  test('the events of a tenant’s live stream are deleted with it', async () => {
+    const tenant = await withNotes();
+    const { broker } = service.app;
+    const held = async (): Promise<number> => {
+      let count = 0;
+      await broker.remove(streamOf(tenant.id), () => {
+        count++;
+        return false;
+      });
+      return count;
+    };
+    const stream = await connectEvents(service.url, tenant.slug, tenant.key);
+    expect((await tenant.post(NOTES, { title: 'kept for streams' })).status).toBe(201);
+    expect((await stream.next()).data.data.fields.title).toBe('kept for streams');
+    expect(await held()).toBeGreaterThan(0);
+    expect((await remove(tenant)).status).toBe(200);
+    expect(await held()).toBe(0);
+    stream.close();
+  });
+}

@@ -10,6 +10,7 @@ import { type App, perApp } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';
 import { invalidField, notFound, unavailable } from '../errors.ts';
 import { deleteOutboxOf } from '../events/deletion.ts';
+import { streamOf } from '../events/relay.ts';
 import { deleteRunsOf } from '../rules/runs.ts';
 import { limitLockWaits } from '../runtime/locks.ts';
 import { isOfNone, newOwnedId } from '../runtime/owned-ids.ts';
@@ -50,6 +51,7 @@ export async function deleteTenant(
     await publishOrigins(app, id, []);
     await app.invalidations.publish('catalog', id);
     await deleteRuns(app, id);
+    await deleteStreamed(app, id);
     return id;
   } catch (error) {
     underway.delete(deletion);
@@ -66,6 +68,13 @@ export async function deleteTenant(
 async function deleteRuns(app: App, id: string): Promise<void> {
   await deleteRunsOf(app.db.slow, id).catch((cause: unknown) => {
     app.log.warn('rule runs of a deleted tenant are left', { tenantId: id, cause });
+  });
+}
+
+/** Deletes the events in the live stream. Without the broker they stay until the stream expires. */
+async function deleteStreamed({ broker, log }: App, id: string): Promise<void> {
+  await broker.trim(streamOf(id), 0).catch((cause: unknown) => {
+    log.warn('the live stream of a deleted tenant is left until it expires', { tenantId: id, cause });
   });
 }
 
