@@ -1,7 +1,7 @@
 // A role is changed in one process while it, another process, or both cannot hear each other through Redis: within a second the
 // other process refuses what the role has lost, and does not grant it again later. A list that the other process makes with former
-// definitions meanwhile has a cursor that leads to a request to read again.
-// Contract: decisions#changes-of-rights, feed#cursors.
+// definitions meanwhile has a cursor that leads to a request to read again, and what it shows of a change has the values of new fields.
+// Contract: decisions#changes-of-rights, feed#cursors, feed#items.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
@@ -156,3 +156,22 @@ describe('a list that another process has made with former definitions', () => {
     60_000,
   );
 });
+
+test('a value of a field that another process has just added is not missing from a page of the feed', async () => {
+  if (stores.redisUrl === undefined) return;
+  for (const { url } of [changing, honouring]) while ((await fetch(`${url}/ready`)).status !== 200) await delay(20);
+  const owner = await createTenant(changing.url);
+  const other = clientOf(honouring.url, { 'x-api-key': owner.key });
+  await createRecord(owner, await createEntity(owner, 'orders', fields('title text')), { title: 'tea' });
+  const since = (await other.get(LIST)).headers.get('changes-cursor') ?? '';
+  expect((await other.get('/api/changes')).status).toBe(200);
+  ofHonouring.silence(true);
+  try {
+    expect((await owner.post('/api/entities/orders/fields', { key: 'price', type: 'integer' })).status).toBe(201);
+    await createRecord(owner, LIST, { title: 'cake', price: 3 });
+    const { items } = (await other.get(`/api/changes?since=${since}`)).body.data;
+    expect(items.at(-1).data).toMatchObject({ title: 'cake', price: 3 });
+  } finally {
+    ofHonouring.silence(false);
+  }
+}, 60_000);

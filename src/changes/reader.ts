@@ -6,7 +6,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { type AccessScope, accessScopeOf, hasRowFilter } from '../entities/access-scope.ts';
-import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
+import { type Catalog, catalogOf, forgetCatalog, isOlderThan } from '../entities/catalog.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import { retypedIn } from '../entities/past-images.ts';
 import { ServiceError } from '../errors.ts';
@@ -85,7 +85,9 @@ export class EventReader {
     if (!isOfRecord(event.type) || event.row === null || event.entityId === null) return null;
     const { entities } = this.selection;
     if (entities !== null && !entities.has(event.entity ?? '')) return null;
-    if (!this.catalog.byId.has(event.entityId) && isFresh(event)) await this.#reload();
+    // Of an entity that has been dropped, nothing is shown.
+    const mayBeThere = this.catalog.byId.has(event.entityId) || isFresh(event);
+    if (mayBeThere && isOlderThan(this.catalog, event.entityId, event.row)) await this.#reload();
     const access = this.#accessTo(event.entityId, event.at);
     if (access === null) return null;
     if (event.erased !== undefined) return this.#seeErased(event, event.row.id, access);

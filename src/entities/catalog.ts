@@ -53,6 +53,12 @@ export function forgetCatalog(app: App, tenant: Tenant): void {
   cacheOf(app).drop(tenant.id);
 }
 
+/** Whether the copy is older than a record: it lacks the record's entity, or a field of which the record has a value. */
+export function isOlderThan({ byId }: Catalog, entityId: string, { data }: { data: Record<string, unknown> }): boolean {
+  const entity = byId.get(entityId);
+  return entity === undefined || Object.keys(data).some((slot) => Number(slot.slice(1)) >= entity.nextSlot);
+}
+
 /** The entity by name; 404 when there is none. The operation checks the caller's permission. */
 export async function entityFor(app: App, caller: TenantCaller, name: string): Promise<Entity> {
   const entity = (await catalogOf(app, caller.tenant)).byName.get(name);

@@ -5,7 +5,7 @@
 // Contract: decisions#changes-of-rights, decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
+import { type Catalog, catalogOf, forgetCatalog, isOlderThan } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { ServiceError } from '../errors.ts';
 import type { CommittedEvent } from '../events/event.ts';
@@ -238,8 +238,8 @@ export class TenantConnections implements Subscriber {
     if (first === undefined) return null;
     const { tenant } = first.caller;
     let catalog = await catalogOf(this.app, tenant);
-    if (entityIn(catalog, event) === undefined && event.entityId !== null) {
-      // Another process has just created or deleted the entity.
+    if (event.entityId !== null && isOlderThan(catalog, event.entityId, event.row ?? { data: {} })) {
+      // Another process has just created or deleted the entity, or added a field.
       forgetCatalog(this.app, tenant);
       catalog = await catalogOf(this.app, tenant);
     }

@@ -4,7 +4,7 @@
 // decisions#deliveries.
 
 import type { App } from '../../app.ts';
-import { catalogWithin, loadCatalog } from '../../entities/catalog.ts';
+import { catalogWithin, isOlderThan, loadCatalog } from '../../entities/catalog.ts';
 import { beforeImage } from '../../events/before-image.ts';
 import type { Erased, RecordEventType } from '../../events/event.ts';
 import { signingSecrets } from '../../events/signing-secrets.ts';
@@ -252,8 +252,9 @@ export function leaseMsOf({ config }: App): number {
 async function renderBody(app: App, tx: Tx, row: PendingRow, { tenant }: LockedSubscription): Promise<string | null> {
   const { version, data, entity_id: entityId } = row;
   if (data === null || version === null || entityId === null) return null;
-  const catalog = await catalogWithin(app, tx, tenant);
-  const entity = catalog.byId.get(entityId) ?? (await loadCatalog(tx, tenant)).byId.get(entityId);
+  const known = await catalogWithin(app, tx, tenant);
+  const catalog = isOlderThan(known, entityId, { data }) ? await loadCatalog(tx, tenant) : known;
+  const entity = catalog.byId.get(entityId);
   if (entity === undefined) return null;
   const record = { ...row, id: row.record_id, version, data };
   const { event_id: eventId, type, at } = row;

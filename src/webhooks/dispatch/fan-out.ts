@@ -5,7 +5,7 @@
 // in the order of the changes, one batch at a time, so the deliveries of a record keep their order.
 // Contract: decisions#webhooks-for-others, neighbours#fair-shares.
 import type { App } from '../../app.ts';
-import { forgetCatalog } from '../../entities/catalog.ts';
+import { forgetCatalog, isOlderThan } from '../../entities/catalog.ts';
 import { EVERY_ENTITY } from '../../events/entity-change.ts';
 import { eventSize, type RecordEventType } from '../../events/event.ts';
 import type { CommitNotice } from '../../events/publication.ts';
@@ -118,8 +118,8 @@ export class FanOut {
     // Read after the changes, so that every subscription for which a writer inserted a row is among them.
     const subscriptions = await judgingOf(this.app, tenantId);
     let judge = await Judge.of(this.app, tenant);
-    if (candidates.some(({ entity_id: id }) => !judge.catalog.byId.has(id))) {
-      // The entity is newer than this process's copy of the definitions, or dropped.
+    if (candidates.some(({ entity_id: id, data }) => isOlderThan(judge.catalog, id, { data: data ?? {} }))) {
+      // The entity or a field is newer than this process's copy of the definitions, or the entity is dropped.
       forgetCatalog(this.app, tenant);
       judge = await Judge.of(this.app, tenant);
     }

@@ -3,7 +3,7 @@
 // body of its last attempt.
 // Contract: decisions#webhooks-for-others.
 import type { App } from '../../app.ts';
-import { forgetCatalog } from '../../entities/catalog.ts';
+import { forgetCatalog, isOlderThan } from '../../entities/catalog.ts';
 import { tenantById } from '../../tenants/tenants.ts';
 import { Judge } from '../audience.ts';
 import { bodyOf } from '../content.ts';
@@ -28,7 +28,7 @@ export async function renderedBody(
   const tenant = await tenantById(app, tenantId);
   if (tenant === null) return NOT_KEPT;
   let judge = await Judge.of(app, tenant);
-  if (!judge.catalog.byId.has(entityId)) {
+  if (isOlderThan(judge.catalog, entityId, row)) {
     forgetCatalog(app, tenant);
     judge = await Judge.of(app, tenant);
   }
