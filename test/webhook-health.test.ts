@@ -18,11 +18,14 @@ import { disableSubscription } from '../src/webhooks/subscriptions/disable.ts';
 import { ResponseStart } from '../src/webhooks/transport/response-start.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { deliveriesOf, SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
+import { tenantWithEntities } from './support/entities.ts';
 import { mailsTo } from './support/mailbox.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { createTenant, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents } from './support/streams.ts';
+import { runInSchema } from './support/tenant-database.ts';
+import { within } from './support/timing.ts';
 
 const RECORDS = '/api/entities/task/records';
 const DELIVERIES = '/api/webhooks/deliveries';
@@ -189,6 +192,48 @@ describe('disabling', () => {
       expect((await read(id)).is_active).toBe(true);
       expect(await disableSubscription(service.app, id, 'gone')).toBe(true);
       expect((await read(id)).is_active).toBe(false);
+    });
+
+    test('while a tenant’s subscription is being disabled, the deliveries of others go on', async () => {
+      const other = await tenantWithEntities(service, ['task'], TITLE.fields);
+      const subscribed = await subscribe(other, `${receiver.url}/other`);
+      const { id } = await subscribe(tenant, receiver.url);
+      const [disabled, resume] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const { invalidations } = service.app;
+      const { publish } = invalidations;
+      invalidations.publish = async (...given: Parameters<typeof publish>) => {
+        disabled.resolve();
+        await resume.promise;
+        return publish.apply(invalidations, given);
+      };
+      receiver.answer = ({ path }, response) => void response.writeHead(path === '/other' ? 200 : 410).end();
+      await tenant.post(RECORDS, { title: 'gone' });
+      await disabled.promise;
+      await other.post(RECORDS, { title: 'goes on' });
+      const delivered = await within(20_000, settledDeliveries(other, subscribed.id, 1));
+      invalidations.publish = publish;
+      resume.resolve();
+      expect(delivered).toMatchObject([{ status: 'delivered' }]);
+      while ((await read(id)).is_active) await Bun.sleep(20);
+    });
+
+    test('at most as many admins get a mail as the tenant may send in a day', async () => {
+      const { id } = await subscribe(tenant, receiver.url);
+      await runInSchema(
+        service,
+        tenant,
+        `insert into users (id, email, role)
+        select gen_random_uuid(), 'admin-' || n || '@example.com', 'admin' from generate_series(1, 3000) as n`,
+      );
+      const { send } = service.app.mail;
+      let sent = 0;
+      service.app.mail.send = (message) => {
+        sent += 1;
+        return send.call(service.app.mail, message);
+      };
+      expect(await disableSubscription(service.app, id, 'for the test')).toBe(true);
+      service.app.mail.send = send;
+      expect(sent).toBeLessThanOrEqual(LIMITS.mail.perDay);
     });
 
     test('a failure counts from the moment that a subscription is activated again', async () => {

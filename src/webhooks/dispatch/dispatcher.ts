@@ -55,6 +55,7 @@ export class Dispatcher {
   readonly #places = new InFlight();
   readonly #inFlight = new Set<Promise<void>>();
   readonly #abort = new AbortController();
+  readonly #health: HealthLog;
   readonly #results: ResultWriter;
   readonly #inline: InlineDeliveries;
   readonly #connections = new Connections();
@@ -88,9 +89,9 @@ export class Dispatcher {
       () => this.#worker?.nudge(),
       (id) => this.#mayClaim(id),
     );
-    const health = new HealthLog(app);
-    health.registerMetrics();
-    this.#results = new ResultWriter(app, health, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));
+    this.#health = new HealthLog(app);
+    this.#health.registerMetrics();
+    this.#results = new ResultWriter(app, this.#health, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));
     const onDue = (id: string, tenantId: string): void => this.#schedule.addOf(tenantId, id, Date.now());
     this.#held = new HeldDeliveries(app, onDue);
     this.#fanOut = new FanOut(app, onDue, () => this.#fanOutWorker?.nudge(), this.#held);
@@ -154,6 +155,7 @@ export class Dispatcher {
     finished.abort();
     this.#abort.abort();
     await all;
+    await this.#health.stop();
     this.#connections.close();
   }
 

@@ -5,14 +5,15 @@
 import type { App } from '../../app.ts';
 import { LIMITS } from '../../limits.ts';
 import { inputRows, sql, type Tx } from '../../runtime/sql.ts';
-import { disableSubscription } from '../subscriptions/disable.ts';
 import { type AttemptResult, GONE } from './attempt-result.ts';
+import { Disabling } from './disabling.ts';
 
 /** The interval at which one process stores a subscription's successes. */
 const SUCCESS_MS = 10_000;
 const SUBSCRIPTIONS_KNOWN = 10_000;
 
 interface Summary {
+  tenantId: string;
   hasSucceeded: boolean;
   hasFailed: boolean;
   error: string | null;
@@ -32,9 +33,11 @@ export class HealthLog {
   readonly #notedAt = new Map<string, number>();
   #turnedFailing = 0;
   #turnedOk = 0;
-  #disabled = 0;
+  readonly #disabling: Disabling;
 
-  constructor(private readonly app: App) {}
+  constructor(private readonly app: App) {
+    this.#disabling = new Disabling(app);
+  }
 
   registerMetrics(): void {
     const { metrics } = this.app;
@@ -48,13 +51,13 @@ export class HealthLog {
       'Times that a failing subscription worked again.',
       () => this.#turnedOk,
     );
-    metrics.counter('svc_webhook_disabled_total', 'Webhook subscriptions disabled.', () => this.#disabled);
+    metrics.counter('svc_webhook_disabled_total', 'Webhook subscriptions disabled.', () => this.#disabling.count);
   }
 
   /** Stores the state of subscriptions, in the transaction of the results. Resolves to a function to call after the commit. */
-  async store(tx: Tx, results: readonly AttemptResult[]): Promise<() => Promise<void>> {
+  async store(tx: Tx, results: readonly AttemptResult[]): Promise<() => void> {
     const summaries = this.#due(results);
-    if (summaries.size === 0) return async () => undefined;
+    if (summaries.size === 0) return () => undefined;
     // In one order, so that two processes do not wait for each other.
     const rows = [...summaries]
       .sort(([a], [b]) => (a < b ? -1 : 1))
@@ -89,13 +92,19 @@ export class HealthLog {
     return () => this.#onStored(noted, summaries);
   }
 
+  /** Resolves when no subscription is being disabled any more. */
+  stop(): Promise<void> {
+    return this.#disabling.stop();
+  }
+
   /** The changes to store, by subscription. */
   #due(results: readonly AttemptResult[]): Map<string, Summary> {
     const summaries = new Map<string, Summary>();
     for (const { state, error, status, delivery, isUnsent } of results) {
       if (state === 'aborted' || isUnsent === true) continue;
       const known = summaries.get(delivery.subscriptionId);
-      const summary = known ?? { hasSucceeded: false, hasFailed: false, error: null, isGone: false };
+      const { tenantId } = delivery;
+      const summary = known ?? { tenantId, hasSucceeded: false, hasFailed: false, error: null, isGone: false };
       if (known === undefined) summaries.set(delivery.subscriptionId, summary);
       if (state === 'delivered') summary.hasSucceeded = true;
       else summary.hasFailed = true;
@@ -109,7 +118,7 @@ export class HealthLog {
     return summaries;
   }
 
-  async #onStored(noted: readonly Noted[], summaries: ReadonlyMap<string, Summary>): Promise<void> {
+  #onStored(noted: readonly Noted[], summaries: ReadonlyMap<string, Summary>): void {
     if (this.#notedAt.size > SUBSCRIPTIONS_KNOWN) this.#notedAt.clear();
     for (const {
       subscription_id: id,
@@ -117,13 +126,13 @@ export class HealthLog {
       is_failing: isFailing,
       failing_ms: failingMs,
     } of noted) {
-      const { error, isGone } = summaries.get(id) as Summary;
+      const { tenantId, error, isGone } = summaries.get(id) as Summary;
       if (isFailing) this.#notedAt.delete(id);
       else this.#notedAt.set(id, Date.now());
       if (isFailing !== wasFailing) this.#onTurned(id, isFailing, error);
       const reason = isGone ? 'the receiver answered 410 Gone' : reasonAfter(isFailing ? failingMs : 0);
       const failedForMs = isGone ? 0 : LIMITS.webhook.disabledAfterMs;
-      if (reason !== null && (await disableSubscription(this.app, id, reason, failedForMs))) this.#disabled++;
+      if (reason !== null) this.#disabling.add(tenantId, id, { reason, failedForMs });
     }
   }
 

@@ -86,12 +86,12 @@ export class ResultWriter {
   /** False when the batch must be tried again. */
   async #tryStore(results: readonly AttemptResult[]): Promise<boolean> {
     try {
-      let afterCommit = async (): Promise<void> => undefined;
+      let afterCommit = (): void => undefined;
       const { released } = await storeRows(this.app, rowsOf(results), async (tx) => {
         afterCommit = await this.health.store(tx, results);
       });
       for (const id of released) this.onReleased(id);
-      await afterCommit().catch((error) => this.app.log.error('the state of subscriptions was not changed', { error }));
+      afterCommit();
       return true;
     } catch (error) {
       this.app.log.warn('delivery results are not stored yet', { count: results.length, error });

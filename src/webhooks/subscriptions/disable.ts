@@ -4,6 +4,7 @@
 import type { App } from '../../app.ts';
 import { appendEvent } from '../../events/outbox.ts';
 import { notifyCommitted } from '../../events/publication.ts';
+import { LIMITS } from '../../limits.ts';
 import { identifier, sql, type Tx } from '../../runtime/sql.ts';
 import { forTenant } from '../../runtime/work.ts';
 import { type Tenant, tenantById } from '../../tenants/tenants.ts';
@@ -60,12 +61,13 @@ async function disable(
 
 async function mailAdmins(app: App, tenant: Tenant, row: SubscriptionRow, reason: string): Promise<void> {
   const admins = await app.db.rows<{ email: string }>(sql`
-    select email from ${identifier(tenant.schema, 'users')} where is_active and role in ('owner', 'admin')`);
+    select email from ${identifier(tenant.schema, 'users')} where is_active and role in ('owner', 'admin')
+    order by created_at, id limit ${LIMITS.mail.perDay}`);
   const { host } = new URL(row.url);
   const text = `The webhook subscription ${row.id} of ${tenant.name}, for ${row.entity_name} to ${host}, was disabled: ${reason}.\n\nIts deliveries wait. Once the receiver works, activate the subscription (PUT /api/webhooks/subscriptions/${row.id} with { "is_active": true }); failed deliveries can be sent again.\n`;
   forTenant(tenant.id, () => {
-    for (const { email } of admins) {
-      app.mail.send({ to: email, subject: `A webhook of ${tenant.name} was disabled`, text });
-    }
+    const subject = `A webhook of ${tenant.name} was disabled`;
+    // After a refusal, the tenant has no more mails today, or no room in the queue.
+    for (const { email } of admins) if (!app.mail.send({ to: email, subject, text })) break;
   });
 }
