@@ -5,12 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SMTPServer } from 'smtp-server';
 import { LIMITS } from '../src/limits.ts';
+import { newId } from '../src/runtime/ids.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { Mail, type Message } from '../src/runtime/mail.ts';
 import { MailsOfDay } from '../src/runtime/mails-of-day.ts';
 import { countFor, forClient, forStrangers, forTenant } from '../src/runtime/work.ts';
 import { freePort } from './support/private-servers.ts';
 import { startService, type TestService } from './support/service.ts';
+import { measureStall } from './support/stalls.ts';
 import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
 
 /** A local mail server. `reject` returns, for the nth connection's mail, an SMTP code, or null to accept it. */
@@ -222,6 +224,20 @@ describe('mail', () => {
     expect(sent).toHaveLength(operatorsMax);
     expect(await asOperator(100, () => operators.toAddress('a@b.example'))).toHaveLength(toAddress);
     await mail.close();
+  });
+
+  test('of a full queue goes to files a few at a time, so that the event loop does not stall', async () => {
+    const { mail, kept } = await open(null);
+    const fill = async (): Promise<number> => {
+      const send = (to: string): boolean => forTenant(newId(), () => mail.send({ ...MESSAGE, to }));
+      const { stallMs } = await measureStall(async () => {
+        for (let i = 0; i < LIMITS.mail.queuedMax; i++) expect(send(`ada${i}@example.com`)).toBe(true);
+        await mail.whenIdle();
+      });
+      return stallMs;
+    };
+    expect(await fastest(50, fill, 3)).toBeLessThan(50);
+    expect((await kept()).length).toBeGreaterThanOrEqual(LIMITS.mail.queuedMax);
   });
 
   test('in a file is deleted after 30 days', async () => {

@@ -113,8 +113,8 @@ export class Mail {
 
   async #deliver(message: Message, onSending: (message: Message) => void): Promise<void> {
     const smtp = this.#smtp;
-    if (smtp === null) return this.#write(message);
     onSending(message);
+    if (smtp === null) return this.#semaphore.run(() => this.#write(message));
     const { to, subject } = message;
     for (let attempt = 0; ; attempt++) {
       const failure = await this.#semaphore.run(() => this.#attempt(smtp, message));
