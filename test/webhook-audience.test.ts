@@ -5,11 +5,13 @@ import { createHmac } from 'node:crypto';
 import process from 'node:process';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
+import { Judge } from '../src/webhooks/audience.ts';
 import { deliveriesOf, judgedChanges, SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
-import { createEntity, createRecord, fields } from './support/entities.ts';
+import { createEntity, createRecord, fields, tenantWithEntities } from './support/entities.ts';
 import { type Received, type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { sentWhileLocked } from './support/tenant-database.ts';
+import { within } from './support/timing.ts';
 
 const RECORDS = '/api/entities/task/records';
 
@@ -360,6 +362,42 @@ describe('secrets that overlap', () => {
     expect(none.body.data).not.toHaveProperty('secret_previous_until');
   });
 });
+
+// The judge is that of the service's own process.
+if (process.env.SERVICE_RUNTIME !== 'deno') {
+  test('changes that take long to judge, of several tenants, do not delay those of another tenant', async () => {
+    const SLOW = 'title = slow';
+    const { matches } = Judge.prototype;
+    const resume = Promise.withResolvers<void>();
+    let waiting = 0;
+    Judge.prototype.matches = async function (audience, entity, change) {
+      if (audience.filters === SLOW) {
+        waiting += 1;
+        await resume.promise;
+      }
+      return matches.call(this, audience, entity, change);
+    };
+    try {
+      const slow = await Promise.all(
+        Array.from({ length: 6 }, async () => {
+          const other = await tenantWithEntities(service, ['task'], fields('title text'));
+          const { id } = await subscribe(other, receiver.url, { filters: SLOW });
+          return { other, id };
+        }),
+      );
+      const { id } = await subscribe(tenant, receiver.url, { filters: 'title = quick' });
+      for (const { other } of slow) await createRecord(other, RECORDS, { title: 'slow' });
+      while (waiting < slow.length) await Bun.sleep(10);
+      await createRecord(tenant, RECORDS, { title: 'quick' });
+      expect(await within(20_000, settledDeliveries(tenant, id, 1))).toMatchObject([{ status: 'delivered' }]);
+      resume.resolve();
+      for (const { other, id } of slow) await settledDeliveries(other, id, 1);
+    } finally {
+      resume.resolve();
+      Judge.prototype.matches = matches;
+    }
+  });
+}
 
 test('a test event is marked, and holds values that fit the fields that the subscription shows', async () => {
   await tenant.post('/api/entities', {

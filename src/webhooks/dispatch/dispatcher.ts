@@ -147,6 +147,7 @@ export class Dispatcher {
   /** Stops claiming, waits a while for attempts in flight, and releases the claims of those that remain. */
   async stop(): Promise<void> {
     await Promise.all([this.#worker, ...this.#others].map((worker) => worker.stop()));
+    await this.#fanOut.stop();
     this.#schedule.close();
     const all = Promise.all(this.#inFlight);
     const finished = new AbortController();

@@ -2,7 +2,7 @@
 // them, under the entity's id. Here each change is judged for each subscription, and the row is replaced by a delivery for each one
 // that matches. So a writer pays the same for one such subscription as for a thousand, and a change that matches none leaves nothing
 // behind. Several processes may judge the same changes: only the process that deletes a row inserts its deliveries. Rows are replaced
-// in the order of the changes, one batch at a time, so the deliveries of a record keep their order.
+// in the order of the changes, one batch of a tenant at a time, so the deliveries of a record keep their order.
 // Contract: decisions#webhooks-for-others, neighbours#fair-shares.
 import type { App } from '../../app.ts';
 import { forgetCatalog, isOlderThan } from '../../entities/catalog.ts';
@@ -24,8 +24,13 @@ const BATCH_BYTES = 4_194_304;
 /** Ends a batch early, in milliseconds, so that judged changes do not have to wait. */
 const BATCH_MS = 500;
 const TENANTS_KNOWN = 10_000;
-/** Tenants whose changes are judged at once. */
+/** Tenants whose changes are judged at once, not counting those whose batch takes longer than BATCH_MS. */
 const TENANTS_AT_ONCE = 4;
+/**
+ * How many batches may take longer beside those. A single change may take half a minute: long texts, and a thousand subscriptions with
+ * long conditions. It is judged in pieces (event-loop.ts), so it does not slow other tenants' batches down, but they must not wait for it.
+ */
+const LONG_AT_ONCE = 32;
 
 /** A change that waits to be judged. */
 interface Candidate extends Change {
@@ -40,6 +45,11 @@ export class FanOut {
   readonly #due = new Set<string>();
   /** Tenants without such subscriptions: their transactions cost nothing here. */
   readonly #without = new Set<string>();
+  /** The batches that are being judged, by tenant. */
+  readonly #running = new Map<string, Promise<void>>();
+  /** The tenants among them whose batch takes long. */
+  readonly #long = new Set<string>();
+  readonly #stopping = new AbortController();
   #invalidations = 0;
   #sweepAt = 0;
 
@@ -63,26 +73,45 @@ export class FanOut {
     this.wake();
   }
 
-  /** Judges one batch for each of some tenants. Resolves to the number of changes judged. */
+  /** Starts to judge a batch for each of some tenants. Resolves to 0: each batch that ends, or takes long, wakes the worker. */
   async once(): Promise<number> {
     if (Date.now() >= this.#sweepAt) await this.#sweep();
-    const tenants = [...this.#due].slice(0, TENANTS_AT_ONCE);
-    for (const tenantId of tenants) this.#due.delete(tenantId);
-    const counts = await Promise.all(
-      tenants.map(async (tenantId) => {
-        try {
-          const { judged, hasMore } = await forTenant(tenantId, () => this.#judge(tenantId));
-          // Queued behind the other tenants.
-          if (hasMore) this.#due.add(tenantId);
-          return judged;
-        } catch (error) {
-          this.app.log.warn('changes could not be judged for webhooks yet', { tenantId, error });
-          setTimeout(() => this.#retry(tenantId), LIMITS.cacheStaleMs);
-          return 0;
-        }
-      }),
-    );
-    return counts.reduce((sum, count) => sum + count, 0) + this.#due.size;
+    for (const tenantId of this.#due) {
+      if (this.#running.size - this.#long.size >= TENANTS_AT_ONCE) break;
+      if (this.#running.has(tenantId)) continue;
+      this.#due.delete(tenantId);
+      this.#start(tenantId);
+    }
+    return 0;
+  }
+
+  /** Resolves when no changes are being judged any more; what was not judged still waits. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await Promise.all(this.#running.values());
+  }
+
+  #start(tenantId: string): void {
+    const longTimer = setTimeout(() => {
+      if (this.#long.size >= LONG_AT_ONCE) return;
+      this.#long.add(tenantId);
+      this.wake();
+    }, BATCH_MS);
+    const batch = forTenant(tenantId, () => this.#judge(tenantId))
+      // Queued behind the other tenants.
+      .then((hasMore) => void (hasMore && this.#due.add(tenantId)))
+      .catch((error) => {
+        if (this.#stopping.signal.aborted) return;
+        this.app.log.warn('changes could not be judged for webhooks yet', { tenantId, error });
+        setTimeout(() => this.#retry(tenantId), LIMITS.cacheStaleMs);
+      })
+      .finally(() => {
+        clearTimeout(longTimer);
+        this.#running.delete(tenantId);
+        this.#long.delete(tenantId);
+        this.wake();
+      });
+    this.#running.set(tenantId, batch);
   }
 
   #onSubscriptionsChanged(tenantIds: readonly string[] | null): void {
@@ -108,13 +137,13 @@ export class FanOut {
     for (const row of rows) this.#due.add(row.tenant_id);
   }
 
-  async #judge(tenantId: string): Promise<{ judged: number; hasMore: boolean }> {
-    const none = { judged: 0, hasMore: false };
-    if (!(await this.#hasSubscriptions(tenantId))) return none;
+  /** Judges one batch. Resolves to whether more changes wait. */
+  async #judge(tenantId: string): Promise<boolean> {
+    if (!(await this.#hasSubscriptions(tenantId))) return false;
     const tenant = await tenantById(this.app, tenantId);
-    if (tenant === null) return none;
+    if (tenant === null) return false;
     const { rows: candidates, isAll } = await this.#candidates(tenantId);
-    if (candidates.length === 0) return none;
+    if (candidates.length === 0) return false;
     // Read after the changes, so that every subscription for which a writer inserted a row is among them.
     const subscriptions = await judgingOf(this.app, tenantId);
     let judge = await Judge.of(this.app, tenant);
@@ -132,7 +161,7 @@ export class FanOut {
       judged++;
     }
     await this.#replace(tenantId, candidates.slice(0, judged), matches);
-    return { judged, hasMore: judged < candidates.length || !isAll };
+    return judged < candidates.length || !isAll;
   }
 
   async #hasSubscriptions(tenantId: string): Promise<boolean> {
@@ -220,7 +249,7 @@ export class FanOut {
     const entity = judge.catalog.byId.get(candidate.entity_id);
     const change = changeOf(candidate);
     if (entity === undefined || change === null) return [];
-    const meant = await meantBy(judge, subscriptions, entity, candidate.type, change);
+    const meant = await meantBy(judge, subscriptions, entity, candidate.type, change, this.#stopping.signal);
     for (const { id, fault } of meant) if (fault !== null) this.held.noteHeld(id, fault);
     return meant.map(({ id, fault }) => [candidate.id, id, fault !== null]);
   }

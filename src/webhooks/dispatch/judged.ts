@@ -25,18 +25,20 @@ export function judgingOf({ db }: App, tenantId: string): Promise<Judging[]> {
     where s.tenant_id = ${tenantId}::uuid and s.is_judged`);
 }
 
-/** The subscriptions that the change matches, or may match. */
+/** The subscriptions that the change matches, or may match. Rejects when `stopping` aborts. */
 export async function meantBy(
   judge: Judge,
   subscriptions: readonly Judging[],
   entity: Entity,
   type: RecordEventType,
   change: JudgedChange,
+  stopping?: AbortSignal,
 ): Promise<Meant[]> {
   const found: Meant[] = [];
   // Many subscriptions may be for the same role, with the same filters.
   const verdicts = new Map<string, boolean>();
   for (const subscription of subscriptions) {
+    stopping?.throwIfAborted();
     const concerns = subscription.entity_id === entity.id || subscription.entity_id === EVERY_ENTITY;
     // The deliveries of a subscription that was active at the time of the change wait for it to be active again.
     const isMeant = subscription.is_active || Date.parse(subscription.updated_at) >= Date.parse(change.at);
