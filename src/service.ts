@@ -42,6 +42,10 @@ const IDLE_SECONDS = 60;
 const BODY_CEILING_BYTES = 2 ** 40;
 /** The part of SHUTDOWN_TIMEOUT_MS for requests in flight; the later stages get the rest. */
 const DRAIN_SHARE = 0.6;
+/** The part for workers after that. What they have not done is done after the next start. */
+const WORK_SHARE = 0.25;
+/** The part after which nothing waits for the database any more: others may hold its locks for longer. */
+const DATABASE_SHARE = 0.9;
 
 /** A listening service, and the lines to print on the console. */
 export interface Service {
@@ -56,6 +60,7 @@ export interface Service {
 export async function startService(config: Config, log: Log, stages: Stages, signal: AbortSignal): Promise<Service> {
   const app = await createApp(config, config.databaseUrl ?? (await openEmbedded(config, log, stages)), log);
   stages.add('broker and database', () => closeApp(app));
+  limitDatabase(app, signal);
   if (isWorkerProcess()) app.metrics.collectSnapshots = connectWorker(() => app.metrics.snapshot());
   signal.throwIfAborted();
   await upgradeTenants(app, signal);
@@ -76,9 +81,12 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
     startSearchRebuilds(app),
     startSlowLists(app),
   ];
-  stages.add('workers', () => Promise.all(workers.map((worker) => worker.stop())));
   const dispatcher = Dispatcher.start(app);
-  stages.add('webhooks', () => dispatcher.stop());
+  stages.add('webhooks and workers', async () => {
+    const late = delay(config.shutdownTimeoutMs * WORK_SHARE, undefined, { ref: false });
+    const stopped = Promise.all(workers.map((worker) => worker.stop()));
+    await Promise.all([dispatcher.stop(), Promise.race([stopped, late])]);
+  });
   signal.throwIfAborted();
   await listen(app, stages);
   const lines = isFirstWorker() ? await prepareDemo(app, signal) : [];
@@ -88,6 +96,14 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
     app.isReady = false;
   });
   return { app, lines };
+}
+
+/** Ends the calls of the database that are left when the time of the shutdown is nearly over. They have changed nothing, or all. */
+function limitDatabase({ db, config }: App, stopping: AbortSignal): void {
+  const limit = (): void => {
+    setTimeout(() => void db.close(0), config.shutdownTimeoutMs * DATABASE_SHARE).unref();
+  };
+  stopping.addEventListener('abort', limit, { once: true });
 }
 
 /** Cleans up after interrupted field changes, of this process or another: until then, writes must satisfy two definitions. */

@@ -3,6 +3,11 @@
 import { afterAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
+import { createLog } from '../src/runtime/log.ts';
+import { openDatabase } from '../src/runtime/postgres.ts';
+import { identifier, sql } from '../src/runtime/sql.ts';
+import { schemaOf } from '../src/tenants/tenants.ts';
+import { fields } from './support/entities.ts';
 import { type RawConnection, rawGet } from './support/raw.ts';
 import { clientOf } from './support/service.ts';
 import { endAll, preparedDataDir, printedKey, START, startProcess } from './support/started.ts';
@@ -43,6 +48,37 @@ test('after SIGTERM requests in flight finish, one that hangs is aborted, and th
     },
     2,
   ));
+
+// The embedded database has one session, so nothing waits for a lock there.
+const { DATABASE_URL, REDIS_URL = '' } = process.env;
+if (DATABASE_URL) {
+  test('a definition change that waits for a lock in the database does not keep a process from ending in time, with code 0', async () => {
+    const limit = { SHUTDOWN_TIMEOUT_MS: '10000' };
+    const started = startProcess(START, { ...SECRETS, ...limit, DATABASE_URL, REDIS_URL, DEMO: '0' });
+    const address = await started.address;
+    const operator = clientOf(address, { 'x-admin-secret': 'admin-secret' });
+    const made = await operator.post('/api/admin/platform/tenants', { slug: `waits-${Date.now()}`, name: 'Waits' });
+    const { id, slug, apiKey } = made.body.data;
+    const client = clientOf(address, { 'x-api-key': apiKey });
+    await client.post('/api/entities', { name: 'task', fields: fields('title text') });
+    const db = openDatabase({ url: DATABASE_URL, log: createLog({ level: 'error' }) });
+    await db.slow.begin(async (tx) => {
+      await tx.rows(sql`lock table ${identifier(schemaOf(id), 'entity_records')} in share row exclusive mode`);
+      const change = client.patch('/api/entities/task/fields/title', { indexed: true }).catch(() => undefined);
+      await Promise.race([change, delay(1_000)]);
+      expect(await started.end()).toMatchObject({ code: 0 });
+      await change;
+    });
+    // Nothing of it is left, and another process can make the change.
+    const next = startProcess(START, { ...SECRETS, DATABASE_URL, REDIS_URL, DEMO: '0' });
+    const again = clientOf(await next.address, { 'x-api-key': apiKey });
+    expect((await again.patch('/api/entities/task/fields/title', { indexed: true })).status).toBe(200);
+    const deletion = clientOf(await next.address, { 'x-admin-secret': 'admin-secret' });
+    await deletion.delete(`/api/admin/platform/tenants/${slug}?confirm=${slug}`);
+    await next.end();
+    await db.close();
+  });
+}
 
 test('a second signal ends the process at once, with exit code 1', async () => {
   // Without the second signal it would end minutes later, when the hanging request is aborted.

@@ -64,8 +64,8 @@ export interface Database extends PooledQueries {
   ping(): Promise<void>;
   /** A pool's open connections, its connections in use, and the calls that wait for one; by default, of the request pool. */
   stats(pool?: PoolName): PoolStats;
-  /** Waits up to five seconds for calls in flight, then closes every connection. */
-  close(): Promise<void>;
+  /** Waits for calls in flight, up to five seconds by default, then closes every connection. */
+  close(graceMs?: number): Promise<void>;
 }
 
 export interface DatabaseOptions {
@@ -167,10 +167,10 @@ export function openDatabase(options: DatabaseOptions): Database {
     exec: (text) => slow.lease((lease) => lease.exec(text)),
     ping: async () => void (await requests.rows(sql`select 1`)),
     stats: (pool = 'requests') => pools[pool].stats(),
-    close: async () => {
+    close: async (graceMs = CLOSE_GRACE_MS) => {
       stopProbing();
-      await Promise.all([fast, slow, streams.pool].map((pool) => pool.close(CLOSE_GRACE_MS)));
-      await control.close(CLOSE_GRACE_MS);
+      await Promise.all([fast, slow, streams.pool].map((pool) => pool.close(graceMs)));
+      await control.close(graceMs);
     },
   };
 }
