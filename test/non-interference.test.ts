@@ -191,9 +191,10 @@ async function deleteOthers(owner: TestTenant, ids: readonly string[]): Promise<
     where entity_id = ${entityId}::uuid and slot = 0`);
 }
 
-async function mustCreate(owner: Client, path: string, body: Json): Promise<void> {
+async function mustCreate(owner: Client, path: string, body: Json): Promise<Json> {
   const answer = await owner.post(path, body);
   if (answer.status !== 201) throw new Error(answer.text);
+  return answer.body.data;
 }
 
 function pick(row: Row, fields: readonly Json[], flag: string, isPlain: boolean, targets: string[]): Json {
@@ -398,6 +399,35 @@ test('a row filter that no longer fits its entity denies access and reveals no n
     expect(answer.text).not.toContain('formerkey');
   }
   expect((await caller.post('/api/entities/item/records', { title: 'y' })).status).toBe(403);
+});
+
+test('a relation to an entity whose row filter no longer fits stays an id', async () => {
+  const owner = await service.tenant();
+  await mustCreate(owner, '/api/entities', { name: 'company', fields: [{ key: 'title', type: 'text' }] });
+  const fields = [
+    { key: 'title', type: 'text' },
+    { key: 'company', type: 'relation', entity: 'company' },
+  ];
+  await mustCreate(owner, '/api/entities', { name: 'item', fields });
+  const company = await mustCreate(owner, '/api/entities/company/records', { title: 'canary' });
+  const item = await mustCreate(owner, '/api/entities/item/records', { title: 'x', company: company.id });
+  const caller = await withRole(service, owner, {
+    permissions: { '*': ['read'], 'view:*': ['read'] },
+    entities: { company: { rowFilter: 'formerkey = 1' } },
+  });
+  await mustCreate(owner, '/api/views', {
+    entitySlug: 'item',
+    slug: 'items',
+    name: 'Items',
+    filterDsl: { validate: [] },
+  });
+  for (const path of ['/api/entities/item/records', '/api/views/items/records']) {
+    const listed = await caller.get(`${path}?resolve_depth=2`);
+    expect([listed.status, listed.body.data?.items?.[0]?.company]).toEqual([200, company.id]);
+    const read = await caller.get(`${path}/${item.id}?resolve=true`);
+    expect([read.status, read.body.data?.company]).toEqual([200, company.id]);
+  }
+  expect((await caller.get(`/api/entities/company/records/${company.id}`)).status).toBe(403);
 });
 
 test('a unique value of a hidden row is reported as taken, and nothing else is revealed', async () => {

@@ -8,10 +8,10 @@ import { propertiesOf } from '../access/credential-kinds.ts';
 import { allows } from '../access/rights.ts';
 import { type Access, mayUse } from '../access/route-access.ts';
 import { type App, perApp } from '../app.ts';
-import { accessScopeOf } from '../entities/access-scope.ts';
+import { readableScopeOf } from '../entities/access-scope.ts';
 import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import type { TargetIds } from '../entities/example-values.ts';
-import { invalidField, ServiceError } from '../errors.ts';
+import { invalidField } from '../errors.ts';
 import { toSql } from '../expression/to-sql.ts';
 import { jsonInPieces } from '../http/bounded-response.ts';
 import type { Route } from '../http/route.ts';
@@ -137,19 +137,15 @@ async function targetIds(
   const found = new Map<string, string>();
   for (const targetId of [...new Set(needed)].slice(0, TARGETS_MAX)) {
     const target = catalog.byId.get(targetId);
-    if (target === undefined || !allows(caller.rights, 'read', target.name)) continue;
-    try {
-      const { rowFilter } = accessScopeOf(catalog, caller, target);
-      const row = await app.db.first<{ id: string }>(sql`
-        select r.id from ${target.table} as r
-        ${rowFilter === null ? EMPTY : sql`where ${toSql(rowFilter, sql`r`)}`}
-        order by r.id
-        limit 1`);
-      if (row !== undefined) found.set(targetId, row.id);
-    } catch (error) {
-      // The role's row filter no longer fits the entity.
-      if (!(error instanceof ServiceError) || error.ecode !== 'FORBIDDEN') throw error;
-    }
+    const scope = target && readableScopeOf(catalog, caller, target);
+    if (target === undefined || scope === undefined) continue;
+    const { rowFilter } = scope;
+    const row = await app.db.first<{ id: string }>(sql`
+      select r.id from ${target.table} as r
+      ${rowFilter === null ? EMPTY : sql`where ${toSql(rowFilter, sql`r`)}`}
+      order by r.id
+      limit 1`);
+    if (row !== undefined) found.set(targetId, row.id);
   }
   return found;
 }

@@ -45,6 +45,17 @@ export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: En
   };
 }
 
+/** The scope of an entity that the caller may read; undefined without the right, or when its row filter no longer fits the entity. */
+export function readableScopeOf(catalog: Catalog, caller: TenantCaller, entity: Entity): AccessScope | undefined {
+  if (!allows(caller.rights, 'read', entity.name)) return undefined;
+  try {
+    return accessScopeOf(catalog, caller, entity);
+  } catch (error) {
+    if (error instanceof ServiceError && error.ecode === 'FORBIDDEN') return undefined;
+    throw error;
+  }
+}
+
 /** The names that the caller may use, for a condition that is checked and not evaluated: no row filter is parsed. */
 export function visibleNames(catalog: Catalog, caller: TenantCaller, entity: Entity): Names {
   const reach = (target: Entity) =>

@@ -4,9 +4,8 @@
 // Contract: decisions#resolve.
 import { rowsLeft } from '../../access/bot-limits.ts';
 import type { TenantCaller } from '../../access/caller.ts';
-import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
-import { accessScopeOf } from '../../entities/access-scope.ts';
+import { readableScopeOf } from '../../entities/access-scope.ts';
 import { type Catalog, catalogOf } from '../../entities/catalog.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { invalidField, type ServiceError } from '../../errors.ts';
@@ -87,11 +86,12 @@ async function expandTarget(
   uses: readonly Use[],
 ): Promise<Group | null> {
   const target = catalog.byId.get(targetId);
-  if (target === undefined || !allows(caller.rights, 'read', target.name)) return null;
+  const scope = target && readableScopeOf(catalog, caller, target);
+  if (target === undefined || scope === undefined) return null;
+  const { rowFilter, fields } = scope;
   const { ids, occurrences } = await idsNamed(uses, budget);
   if (ids.size === 0) return null;
   budget.records -= ids.size;
-  const { rowFilter, fields } = accessScopeOf(catalog, caller, target);
   // Hidden values must not count: a refusal would reveal their size.
   const columns = fields.length === target.fields.length ? RECORD_COLUMNS : columnsOf(fields);
   const { taken } = budget.received;
