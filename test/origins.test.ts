@@ -298,6 +298,29 @@ describe('a response', () => {
     expect([answer.status, allowed(answer)]).toEqual([200, null]);
   });
 
+  test('to a request that waits for changes follows the list as it is when the response is sent', async () => {
+    const own = await service.tenant();
+    await own.post('/api/entities', { name: 'orders' });
+    await listOrigins(own, [ORIGIN]);
+    const { id, key } = await createPublicKey(own, { allowedOrigins: [ORIGIN], scopes: ['channels:read'] });
+    const followers = [own, service.anonymous.with({ 'x-public-key': key })].map((client) => from(client, ORIGIN));
+    const waiting = followers.map(async (client) => {
+      const since = (await client.get('/api/changes')).body.data.nextCursor;
+      return client.get(`/api/changes?since=${since}&wait=20`);
+    });
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    await listOrigins(own, [UNLISTED]);
+    const moved = await own.patch(`/api/auth/public-keys/${id}`, { allowedOrigins: [UNLISTED] });
+    expect(moved.status).toBe(200);
+    await invalidationsReceived(service, own.id);
+    expect((await own.post(LIST, {})).status).toBe(201);
+    const answers = await Promise.all(waiting);
+    expect(answers.map((answer) => [answer.status, allowed(answer)])).toEqual([
+      [200, null],
+      [403, null],
+    ]);
+  });
+
   test('to an operator cannot be read by a tenant’s pages, unless it acts in that tenant', async () => {
     const page = from(service.admin, ORIGIN);
     expect(allowed(await page.get('/api/admin/platform/tenants'))).toBeNull();

@@ -73,7 +73,12 @@ export function callerNow(app: App, request: Request, caller: TenantCaller): Cal
     if (tenant === null) throw unauthorized();
     return { ...admitted, tenant };
   };
-  return async () => requireTenant(await markedCaller(app, request, requireTenant(await now())));
+  return async () => {
+    const later = await now();
+    // The response obeys the list of origins as it is now, too (cors.ts).
+    attachCaller(request, later);
+    return requireTenant(await markedCaller(app, request, requireTenant(later)));
+  };
 }
 
 /**
