@@ -422,3 +422,30 @@ test('a test event is marked, and holds values that fit the fields that the subs
   expect((await tenant.post('/api/entities/offer/records', { title, state, price })).status).toBe(201);
   await settledDeliveries(tenant, id, 1);
 });
+
+test('a test event that is sent again shows the fields that the subscription shows by then', async () => {
+  const { id } = await subscribe(tenant, receiver.url, { event_types: ['record.updated'], include: ['previous'] });
+  const tested = await tenant.post(`${SUBSCRIPTIONS}/${id}/test`);
+  const [first] = (await receiver.waitFor(1)) as [Received];
+  expect(Object.keys(first.body.data)).toContain('cost');
+  await settledDeliveries(tenant, id, 1);
+  await partner({ task: { excludeFields: ['cost'] } });
+  expect((await tenant.put(`${SUBSCRIPTIONS}/${id}`, { role: 'partner' })).status).toBe(200);
+  expect((await tenant.post(`/api/webhooks/deliveries/${tested.body.data.id}/redeliver`)).status).toBe(200);
+  const [, again] = (await receiver.waitFor(2)) as [Received, Received];
+  expect(again.text).not.toContain('cost');
+  const { id: eventId, record_id, timestamp, test: isTest, data, previous } = again.body;
+  expect({ id: eventId, record_id, timestamp, test: isTest }).toMatchObject({
+    id: first.body.id,
+    record_id: first.body.record_id,
+    timestamp: first.body.timestamp,
+    test: true,
+  });
+  expect([typeof data.title, previous]).toEqual(['string', data]);
+  await settledDeliveries(tenant, id, 1);
+  expect((await tenant.get(`/api/webhooks/deliveries/${tested.body.data.id}`)).body.data.body).toBe(again.text);
+  await partner({}, {});
+  expect((await tenant.post(`/api/webhooks/deliveries/${tested.body.data.id}/redeliver`)).status).toBe(200);
+  const [refusedOne] = await settledDeliveries(tenant, id, 1);
+  expect(refusedOne).toMatchObject({ status: 'failed', error: 'not sent: the role may not see this' });
+});

@@ -15,6 +15,7 @@ import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../../runt
 import { type Tenant, type TenantRow, toTenant } from '../../tenants/tenants.ts';
 import type { Audience } from '../audience.ts';
 import type { Content, Include, SentChange } from '../content.ts';
+import { exampleSource } from '../example.ts';
 import { payloadOf } from '../transport/payload.ts';
 import { isLimited, withinQuotas } from './delivery-quota.ts';
 import type { InFlight } from './in-flight.ts';
@@ -75,6 +76,7 @@ const RETRY_MS = 250;
 
 interface SubscriptionRow extends TenantRow, Audience {
   subscription_id: string;
+  entity_id: string;
   include: readonly Include[] | null;
   url: string;
   secrets: readonly string[] | null;
@@ -82,6 +84,7 @@ interface SubscriptionRow extends TenantRow, Audience {
 
 type LockedSubscription = ClaimRequest & {
   tenant: Tenant;
+  entityId: string;
   url: string;
   secrets: readonly string[];
   /** Null for a subscription that sends the payload of the contract. */
@@ -121,7 +124,7 @@ export async function claimPending(app: App, requests: readonly ClaimRequest[], 
 async function lockSubscriptions(tx: Tx, requests: readonly ClaimRequest[]): Promise<Locked> {
   const byId = new Map(requests.map((request) => [request.subscriptionId, request]));
   const rows = await tx.rows<SubscriptionRow>(sql`
-    select s.id as subscription_id, s.role, s.filters, s.field_ids, s.include, s.url, ${signingSecrets(sql`s`)} as secrets, t.id, t.slug, t.name, t.status, t.settings,
+    select s.id as subscription_id, s.entity_id, s.role, s.filters, s.field_ids, s.include, s.url, ${signingSecrets(sql`s`)} as secrets, t.id, t.slug, t.name, t.status, t.settings,
       t.quotas, t.created_at, t.updated_at, ${ASYNC_COMMIT} as setting, ${GENERIC_PLANS} as plans
     from platform.webhook_subscriptions as s
     join platform.tenants as t on t.id = s.tenant_id
@@ -129,12 +132,12 @@ async function lockSubscriptions(tx: Tx, requests: readonly ClaimRequest[]): Pro
     for no key update of s skip locked`);
   return new Map(
     rows.map((row) => {
-      const { subscription_id: id, url, secrets, role, filters, field_ids, include } = row;
+      const { subscription_id: id, entity_id: entityId, url, secrets, role, filters, field_ids, include } = row;
       const request = byId.get(id) as ClaimRequest;
       const isNarrowed = role !== null || field_ids !== null;
       const content = isNarrowed || include !== null ? { audience: { role, filters, field_ids }, include } : null;
       const isWithPrevious = include?.includes('previous') === true;
-      const sent = { url, secrets: secrets ?? [], content, isNarrowed, isWithPrevious };
+      const sent = { entityId, url, secrets: secrets ?? [], content, isNarrowed, isWithPrevious };
       return [id, { ...request, tenant: toTenant(row), ...sent }];
     }),
   );
@@ -178,7 +181,7 @@ async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked
   for (const row of rows) {
     const subscription = locked.get(row.subscription_id) as LockedSubscription;
     await giveWay();
-    const kept = row.is_test || !subscription.isNarrowed ? row.body : null;
+    const kept = subscription.isNarrowed ? null : row.body;
     const body = kept ?? (subscription.content === null ? await renderBody(app, tx, row, subscription) : null);
     claimed.push(toClaimed(row, claimId, subscription, body));
   }
@@ -204,7 +207,7 @@ async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked
 function toClaimed(
   row: PendingRow,
   claimId: string,
-  { tenant, subscriptionId, url, secrets, content }: LockedSubscription,
+  { tenant, subscriptionId, entityId, url, secrets, content }: LockedSubscription,
   body: string | null,
 ): ClaimedDelivery {
   return {
@@ -223,12 +226,16 @@ function toClaimed(
     isBodyStored: row.body !== null && body !== null,
     isInline: false,
     isTest: row.is_test,
-    source: body === null && content !== null ? sourceFrom(row, content) : null,
+    source: body === null && content !== null ? sourceFrom(row, content, entityId) : null,
   };
 }
 
-/** Null when the event is no longer kept. */
-function sourceFrom(row: PendingRow, content: Content): BodySource | null {
+/** Null when the event is no longer kept. `ownId` is the entity of the subscription. */
+function sourceFrom(row: PendingRow, content: Content, ownId: string): BodySource | null {
+  if (row.is_test) {
+    const { record_id: recordId, type, at, size } = row;
+    return { ...exampleSource({ entityId: ownId, recordId, type, at, by: null }, content), size, erased: null };
+  }
   const { version, data, old, entity_id: entityId, at, event_seq: seq, size } = row;
   if (version === null || data === null || entityId === null) return null;
   const after = { ...row, id: row.record_id, version, data };

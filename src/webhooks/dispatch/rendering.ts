@@ -7,6 +7,7 @@ import { forgetCatalog, isOlderThan } from '../../entities/catalog.ts';
 import { tenantById } from '../../tenants/tenants.ts';
 import { Judge } from '../audience.ts';
 import { bodyOf } from '../content.ts';
+import { exampleBody } from '../example.ts';
 import type { ClaimedDelivery } from './claim.ts';
 
 /** Why there is nothing to send; the delivery has failed. */
@@ -21,13 +22,15 @@ const NOT_VISIBLE: Unsendable = { reason: 'not sent: the role may not see this' 
 
 export async function renderedBody(
   app: App,
-  { body, source, eventId, type, tenantId }: ClaimedDelivery,
+  { body, source, eventId, type, tenantId, isTest }: ClaimedDelivery,
 ): Promise<string | Unsendable> {
   if (source === null) return body ?? NOT_KEPT;
   const { entityId, content, row, at, erased } = source;
   const tenant = await tenantById(app, tenantId);
   if (tenant === null) return NOT_KEPT;
   let judge = await Judge.of(app, tenant);
+  const sent = { ...source, eventId, type, tenantId };
+  if (isTest) return (await exampleBody(app, judge, sent)) ?? NOT_VISIBLE;
   if (isOlderThan(judge.catalog, entityId, row)) {
     forgetCatalog(app, tenant);
     judge = await Judge.of(app, tenant);
@@ -39,5 +42,5 @@ export async function renderedBody(
   const fields = judge.fieldsOf(content.audience, entity);
   if (fields === null || !(await judge.isVisible(content.audience, entity, { row, at, isErased: erased !== null })))
     return NOT_VISIBLE;
-  return bodyOf(app, judge, content, { entity, fields }, { ...source, eventId, type, tenantId });
+  return bodyOf(app, judge, content, { entity, fields }, sent);
 }

@@ -4,10 +4,7 @@
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
-import { storedExample } from '../../entities/example-values.ts';
-import type { Entity, Field } from '../../entities/field.ts';
 import { conflict, invalidField, notFound } from '../../errors.ts';
-import { EVERY_ENTITY } from '../../events/entity-change.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import { notifyCommitted } from '../../events/publication.ts';
 import { nullable, oneOf, Timestamp, Uuid } from '../../http/schemas.ts';
@@ -16,11 +13,10 @@ import { isUuid, lowestIdAt, newId } from '../../runtime/ids.ts';
 import { join, literal, type Sql, sql } from '../../runtime/sql.ts';
 import { keptSince } from '../../tenants/tenants.ts';
 import { Judge } from '../audience.ts';
-import { bodyOf } from '../content.ts';
 import { IS_HELD } from '../dispatch/held.ts';
+import { exampleBody, exampleSource } from '../example.ts';
 import { EventType } from './shapes.ts';
 import { findSubscription } from './subscriptions.ts';
-import type { SubscriptionRow } from './write-subscription.ts';
 
 export const DeliverySchema = Type.Object(
   {
@@ -152,44 +148,20 @@ async function failRedelivery(app: App, caller: TenantCaller, id: string): Promi
 export async function sendTest(app: App, caller: TenantCaller, subscriptionId: string): Promise<Delivery> {
   const subscription = await findSubscription(app, caller, subscriptionId);
   if (!subscription.is_active) throw conflict('the subscription is inactive');
-  const type = subscription.event_types[0] as RecordEventType;
-  const { eventId, recordId, at, body } = await exampleEvent(app, caller, subscription, type);
+  const { tenant, id: by } = caller;
+  const event = { id: newId(), recordId: newId(), type: subscription.event_types[0] as RecordEventType };
+  const at = new Date().toISOString();
+  const content = { audience: subscription, include: subscription.include };
+  const source = exampleSource({ ...event, at, entityId: subscription.entity_id, by }, content);
+  const sent = { ...source, eventId: event.id, type: event.type, tenantId: tenant.id };
+  const body = await exampleBody(app, await Judge.of(app, tenant), sent);
+  if (body === null) throw conflict('there is no entity that the subscription may show');
   const row = await app.db.first<Delivery>(sql`
     insert into platform.webhook_deliveries as d (id, subscription_id, tenant_id, event_id, event_seq, event_at, record_id,
       type, body)
-    values (${newId()}::uuid, ${subscriptionId}::uuid, ${caller.tenant.id}::uuid, ${eventId}::uuid, 0,
-      ${at}::timestamptz, ${recordId}::uuid, ${type}, ${body})
+    values (${newId()}::uuid, ${subscriptionId}::uuid, ${tenant.id}::uuid, ${event.id}::uuid, 0,
+      ${at}::timestamptz, ${event.recordId}::uuid, ${event.type}, ${body})
     returning ${COLUMNS}`);
-  notifyCommitted(app, { tenantId: caller.tenant.id });
+  notifyCommitted(app, { tenantId: tenant.id });
   return row as Delivery;
-}
-
-async function exampleEvent(
-  app: App,
-  { tenant, id }: TenantCaller,
-  subscription: SubscriptionRow,
-  type: RecordEventType,
-) {
-  const judge = await Judge.of(app, tenant);
-  const { entity, fields } = firstShown(judge, subscription);
-  const data: Record<string, unknown> = {};
-  for (const field of fields) data[field.slot] = await storedExample(field, new Map());
-  const at = new Date().toISOString();
-  const [eventId, recordId] = [newId(), newId()];
-  const row = { id: recordId, version: 1, data, created_at: at, updated_at: at, created_by: id, updated_by: id };
-  const before = type === 'record.updated' ? row : null;
-  const event = { eventId, type, tenantId: tenant.id, at, seq: 0, row, before, isTest: true };
-  const content = { audience: subscription, include: subscription.include };
-  return { eventId, recordId, at, body: await bodyOf(app, judge, content, { entity, fields }, event) };
-}
-
-/** The subscription's entity, or the first one that it shows, with the fields that it shows. */
-function firstShown(judge: Judge, subscription: SubscriptionRow): { entity: Entity; fields: readonly Field[] } {
-  const { byId } = judge.catalog;
-  const entities = subscription.entity_id === EVERY_ENTITY ? [...byId.values()] : [byId.get(subscription.entity_id)];
-  for (const entity of entities) {
-    const fields = entity && judge.fieldsOf(subscription, entity);
-    if (entity && fields) return { entity, fields };
-  }
-  throw conflict('there is no entity that the subscription may show');
 }
