@@ -120,6 +120,7 @@ export const LIMITS = {
   json: { depthMax: 32, namesMax: 20_000 },
   problemsMax: 1_000,
   tenant: { nameMax: 200 },
+  dns: { answerBytes: 1_232 },
   customDomain: { lookupMs: 2_000, checkEveryMs: 10_000, recheckMs: 300_000, checksPerRound: 20 },
   session: { ttlMs: 12 * 60 * 60 * 1_000 },
   key: { labelMax: 100, cachedBytesMax: 16_777_216, expiredShown: 500 },
@@ -287,7 +288,6 @@ export const LIMITS = {
     bytesPerClaim: 16_777_216,
     /** Idle time of a connection to a receiver; servers keep theirs for 2 s or more. */
     idleMs: 500,
-    /** DNS lookup of a receiver when a subscription is created. */
     lookupMs: 2_000,
     /** How long a claim's lease outlasts its attempt's timeout, so that the result can be stored. */
     leaseSlackMs: 15_000,

@@ -1,6 +1,8 @@
 // The host names of receivers: the DNS queries, and that a name server that never responds delays nobody else.
 // Contract: decisions#webhook-requests, neighbours#fair-shares.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { hashPassword } from '../src/access/passwords.ts';
 import { addressesOf, openResolver } from '../src/runtime/dns.ts';
 import { settledDeliveries, subscribe } from './support/deliveries.ts';
@@ -65,4 +67,29 @@ test('the names of receivers are resolved by DNS_SERVERS', async () => {
   const { id } = await subscribe(tenant, receiver.url.replace('127.0.0.1', 'receiver.example'));
   await tenant.post('/api/entities/task/records', { title: 'a' });
   expect((await settledDeliveries(tenant, id)).map(({ status }) => status)).toEqual(['delivered']);
+});
+
+test('an answer is read from one datagram, however many records the name has', async () => {
+  // Whoever owns a name decides how many addresses it has; over TCP they are thousands, which hold up the event loop.
+  const overTcp = createServer((socket) => socket.destroy());
+  let connections = 0;
+  overTcp.on('connection', () => connections++);
+  overTcp.listen(Number(dns.address.split(':')[1]), '127.0.0.1');
+  await once(overTcp, 'listening');
+  dns.addresses.set('large.example', '127.0.0.1');
+  dns.isTruncated = (name) => name === 'large.example';
+  const resolver = openResolver([dns.address], { timeout: 2_000, tries: 1 });
+  expect(await addressesOf(resolver, 'large.example')).toEqual([{ address: '127.0.0.1', family: 4 }]);
+  expect(connections).toBe(0);
+  overTcp.close();
+});
+
+test('when a name server cannot be reached or has failed, the next one is asked', async () => {
+  const closed = await DnsServer.start();
+  const { address } = closed;
+  closed.stop();
+  const resolver = openResolver([address, dns.address], { timeout: 10_000, tries: 1 });
+  const startedAt = performance.now();
+  expect(await addressesOf(resolver, 'receiver.example')).toEqual([{ address: '127.0.0.1', family: 4 }]);
+  expect(performance.now() - startedAt).toBeLessThan(5_000);
 });

@@ -2,9 +2,10 @@
 // and the few threads of a process also hash passwords and write files, for all tenants. So names come from the hosts
 // file, then from DNS, without a search list.
 // Failures: rejects for a name without addresses. Times are milliseconds. Contract: neighbours#fair-shares.
-import { Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
+import { DnsClient, type DnsTimes } from './dns-client.ts';
+import { ipv4Of, ipv6Of, RECORD_TYPES, textOf } from './dns-message.ts';
 
 /** How long the answer of one address family waits for the other: some name servers never answer for one of them. */
 const OTHER_FAMILY_MS = 1_000;
@@ -15,17 +16,22 @@ export interface ResolvedAddress {
 }
 
 /** Asks these servers, or the system's if there are none. */
-export function openResolver(servers: readonly string[], options: { timeout: number; tries: number }): Resolver {
-  const resolver = new Resolver(options);
-  if (servers.length > 0) resolver.setServers(servers);
-  return resolver;
+export function openResolver(servers: readonly string[], times: DnsTimes): DnsClient {
+  return new DnsClient(servers, times);
 }
 
-/** All addresses of a name, IPv4 first. */
-export async function addressesOf(resolver: Resolver, name: string): Promise<ResolvedAddress[]> {
+/** The TXT records of a name. */
+export async function textsOf(resolver: DnsClient, name: string): Promise<string[]> {
+  return (await resolver.resolve(name, RECORD_TYPES.TXT)).map(textOf);
+}
+
+/** The addresses of a name, IPv4 first: all, or as many as fit into an answer. */
+export async function addressesOf(resolver: DnsClient, name: string): Promise<ResolvedAddress[]> {
   const local = await addressesInHostsFile(name);
   if (local.length > 0) return local;
-  const questions = [resolver.resolve4(name), resolver.resolve6(name)] as const;
+  const ask = async (type: 'A' | 'AAAA', read: (data: Buffer) => string | undefined): Promise<string[]> =>
+    (await resolver.resolve(name, RECORD_TYPES[type])).map(read).filter((address) => address !== undefined);
+  const questions = [ask('A', ipv4Of), ask('AAAA', ipv6Of)] as const;
   const patience = Promise.any(questions).then(() => delay(OTHER_FAMILY_MS, [], { ref: false }));
   const answerTo = (question: Promise<string[]>): Promise<string[]> => Promise.race([question, patience]);
   const [v4, v6] = await Promise.allSettled([answerTo(questions[0]), answerTo(questions[1])]);

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 
 const [A, TXT] = [1, 16];
 const HEADER_BYTES = 12;
+const TRUNCATED = 0x02;
 
 export class DnsServer {
   /** TXT records by name, in lower case. */
@@ -15,6 +16,8 @@ export class DnsServer {
   readonly questions: string[] = [];
   /** Whether this name, or any, gets no response, to this type of question. */
   isSilent: boolean | ((name: string, type: number) => boolean) = false;
+  /** Whether the response to this name says that it is incomplete. */
+  isTruncated: (name: string) => boolean = () => false;
 
   private constructor(private readonly socket: Socket) {
     socket.on('message', (query, { port, address }) => {
@@ -22,7 +25,9 @@ export class DnsServer {
       this.questions.push(name);
       const type = query.readUInt16BE(end - 4);
       if (typeof this.isSilent === 'function' ? this.isSilent(name, type) : this.isSilent) return;
-      socket.send(responseTo(query, end, this.#recordsOf(name, type)), port, address);
+      const response = responseTo(query, end, this.#recordsOf(name, type));
+      if (this.isTruncated(name)) response[2] = (response[2] as number) | TRUNCATED;
+      socket.send(response, port, address);
     });
   }
 
