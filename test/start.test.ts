@@ -3,6 +3,7 @@
 // Contract: decisions#configuration, decisions#operations.
 import { afterAll, describe, expect, test } from 'bun:test';
 import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { promisify } from 'node:util';
 import { clientOf } from './support/service.ts';
@@ -90,6 +91,21 @@ describe('an embedded start', () => {
     const again = clientOf(await second.address, { 'x-api-key': keyIn(first) });
     for (const id of ids) expect((await again.get(`/api/entities/companies/records/${id}`)).status).toBe(200);
     await second.end();
+  });
+
+  test('the garbage collector is paced for 512 MiB, as in the image, unless the environment says otherwise', async () => {
+    const environments: Record<string, string>[] = [{}, { BUN_JSC_forceRAMSize: '268435456' }];
+    const paced = environments.map(async (environment) => {
+      const started = startProcess(START, { DATA_DIR: await preparedDataDir(), ...environment });
+      await started.address;
+      const variables = (await readFile(`/proc/${started.pid}/environ`, 'utf8')).split('\0');
+      await started.end();
+      return variables.find((variable) => variable.startsWith('BUN_JSC_forceRAMSize='));
+    });
+    const [byDefault = 'none', chosen] = await Promise.all(paced);
+    expect(byDefault).toBe(`BUN_JSC_forceRAMSize=${512 * 1_048_576}`);
+    expect(chosen).toBe('BUN_JSC_forceRAMSize=268435456');
+    expect(await readFile('Dockerfile', 'utf8')).toContain(byDefault);
   });
 
   test('every invalid variable is named, with exit code 1', async () => {

@@ -17,7 +17,12 @@ export interface ServiceEnv {
   DATABASE_URL?: string;
   REDIS_URL?: string;
   DATA_DIR: string;
+  /** Bytes of memory that the garbage collector is paced for. */
+  BUN_JSC_forceRAMSize: string;
 }
+
+/** As `scripts/start` sets it. */
+const PACED_FOR = '536870912';
 
 interface FilledTenant {
   key: string;
@@ -30,7 +35,8 @@ interface FilledTenant {
 /** The environment of a service with new secrets; without `urls` it uses the embedded database. */
 export function serviceEnv(dataDir: string, urls?: { database: string; redis: string }): ServiceEnv {
   const secret = () => randomBytes(32).toString('hex');
-  const own = { ADMIN_SECRET: secret(), JWT_SECRET: secret(), PORT: '0', DEMO: '0', DATA_DIR: dataDir } as const;
+  const settings = { PORT: '0', DEMO: '0', DATA_DIR: dataDir, BUN_JSC_forceRAMSize: PACED_FOR } as const;
+  const own = { ADMIN_SECRET: secret(), JWT_SECRET: secret(), ...settings };
   return urls ? { ...own, DATABASE_URL: urls.database, REDIS_URL: urls.redis } : own;
 }
 
