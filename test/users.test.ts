@@ -97,6 +97,16 @@ describe('users', () => {
     expect((await tenant.get('/api/users?limit=100')).text).not.toContain(email);
   });
 
+  test('a tenant’s name adds no lines to a mail', async () => {
+    const own = await service.tenant();
+    await own.patch('/api/tenant', { name: 'Acme\n\nPay here:\r\nhttp://attacker.test' });
+    const email = newEmail();
+    expect((await own.post('/api/users', { email, name: 'Eve', role: 'viewer' })).status).toBe(201);
+    const [mail] = await mailsTo(service, email);
+    expect(mail?.text).toContain('Pay here');
+    expect(mail?.text).not.toMatch(/^\s*(Pay here|http:..attacker)/m);
+  });
+
   test('the routes are for tenant admins, and one tenant does not see another’s users', async () => {
     const member = await add(tenant);
     const viewer = await signedIn(tenant, member.email);

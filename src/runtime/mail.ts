@@ -22,6 +22,11 @@ export interface Message {
   text: string;
 }
 
+/** A name as a mail's text shows it: on one line, since further lines would look like the service's own. */
+export function onOneLine(name: string): string {
+  return name.replaceAll(/\s+/g, ' ');
+}
+
 export interface MailOptions {
   smtpUrl: string | null;
   /** The From header. */
@@ -171,7 +176,7 @@ export class Mail {
     return {
       from,
       to: { name: '', address: to },
-      subject: subject.replaceAll(/\s+/g, ' '),
+      subject: onOneLine(subject),
       text,
       disableFileAccess: true,
     };

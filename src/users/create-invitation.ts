@@ -5,6 +5,7 @@ import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
+import { onOneLine } from '../runtime/mail.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 import type { Tenant } from '../tenants/tenants.ts';
@@ -94,7 +95,7 @@ export function linkBase(app: App): string {
 }
 
 function invitationText(tenant: Tenant | null, url: string, expiresAt: string): { subject: string; text: string } {
-  const to = tenant === null ? 'set up a new tenant' : `join ${tenant.name}`;
+  const to = tenant === null ? 'set up a new tenant' : `join ${onOneLine(tenant.name)}`;
   return {
     subject: `Invitation to ${to}`,
     text: `You are invited to ${to}.\n\nAccept the invitation here:\n${url}\n\nIt is valid until ${expiresAt}. Do not forward this link.\n`,

@@ -15,7 +15,7 @@ import { check } from '../http/check.ts';
 import { open, text } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
-import type { Message } from '../runtime/mail.ts';
+import { type Message, onOneLine } from '../runtime/mail.ts';
 import { sql } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 import { forStrangers } from '../runtime/work.ts';
@@ -86,10 +86,11 @@ async function resetMail(app: App, tenant: Tenant, email: string): Promise<Messa
     from addressee
     returning id`);
   if (issued === undefined) return undefined;
+  const name = onOneLine(tenant.name);
   return {
     to: user.email,
-    subject: `Your password at ${tenant.name}`,
-    text: `A new password was requested for this address at ${tenant.name}.\n\nSet it here within an hour:\n${linkBase(app)}/reset-password?token=${token}\n\nIf you did not request it, ignore this mail.\n`,
+    subject: `Your password at ${name}`,
+    text: `A new password was requested for this address at ${name}.\n\nSet it here within an hour:\n${linkBase(app)}/reset-password?token=${token}\n\nIf you did not request it, ignore this mail.\n`,
   };
 }
 

@@ -5,6 +5,7 @@ import type { App } from '../../app.ts';
 import { appendEvent } from '../../events/outbox.ts';
 import { notifyCommitted } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
+import { onOneLine } from '../../runtime/mail.ts';
 import { identifier, sql, type Tx } from '../../runtime/sql.ts';
 import { forTenant } from '../../runtime/work.ts';
 import { type Tenant, tenantById } from '../../tenants/tenants.ts';
@@ -64,9 +65,10 @@ async function mailAdmins(app: App, tenant: Tenant, row: SubscriptionRow, reason
     select email from ${identifier(tenant.schema, 'users')} where is_active and role in ('owner', 'admin')
     order by created_at, id limit ${LIMITS.mail.perDay}`);
   const { host } = new URL(row.url);
-  const text = `The webhook subscription ${row.id} of ${tenant.name}, for ${row.entity_name} to ${host}, was disabled: ${reason}.\n\nIts deliveries wait. Once the receiver works, activate the subscription (PUT /api/webhooks/subscriptions/${row.id} with { "is_active": true }); failed deliveries can be sent again.\n`;
+  const name = onOneLine(tenant.name);
+  const text = `The webhook subscription ${row.id} of ${name}, for ${row.entity_name} to ${host}, was disabled: ${reason}.\n\nIts deliveries wait. Once the receiver works, activate the subscription (PUT /api/webhooks/subscriptions/${row.id} with { "is_active": true }); failed deliveries can be sent again.\n`;
   forTenant(tenant.id, () => {
-    const subject = `A webhook of ${tenant.name} was disabled`;
+    const subject = `A webhook of ${name} was disabled`;
     // After a refusal, the tenant has no more mails today, or no room in the queue.
     for (const { email } of admins) if (!app.mail.send({ to: email, subject, text })) break;
   });
