@@ -4,7 +4,7 @@
 
 import { item } from '../dataset.ts';
 import { createItems, createPeople } from '../service.ts';
-import { type Attack, json, records, type Strike } from './attack.ts';
+import { type Attack, json, records } from './attack.ts';
 import type { Attacker, Host } from './attacker.ts';
 import { connections } from './connections.ts';
 
@@ -171,33 +171,6 @@ export const WRITE_ATTACKS: readonly Attack[] = [
     },
   },
   {
-    id: 'black-holes',
-    label: '100 webhooks to a receiver that never responds, bulk creates',
-    prepare: async (attacker) => {
-      const hole = Bun.serve({
-        port: 0,
-        hostname: '127.0.0.1',
-        idleTimeout: 0,
-        fetch: () => new Promise<Response>(() => {}),
-      });
-      const strike = await manyWebhooks(attacker, hole.url.href);
-      return async (signal) => {
-        await strike(signal);
-        await hole.stop(true);
-      };
-    },
-  },
-  {
-    id: 'closed-ports',
-    label: '100 webhooks to a port that refuses connections, bulk creates',
-    prepare: async (attacker) => {
-      const closed = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() });
-      const url = closed.url.href;
-      await closed.stop(true);
-      return manyWebhooks(attacker, url);
-    },
-  },
-  {
     id: 'sockets',
     label: '100 WebSockets that flood messages',
     prepare: async (attacker) => {
@@ -286,15 +259,4 @@ async function floodingSockets({ port }: Host, key: string, signal: AbortSignal,
     while (!signal.aborted) await flood();
   };
   await Promise.all(Array.from({ length: count }, again));
-}
-
-/** 100 subscriptions to the receiver, and bulk calls that each make a delivery for every subscription and record. */
-async function manyWebhooks(attacker: Attacker, url: string): Promise<Strike> {
-  await attacker.entity('small', [{ key: 'title', type: 'text' }]);
-  const subscription = { entity_name: 'small', event_types: ['record.created'], secret: 'a secret of the bench' };
-  for (let at = 0; at < 100; at++) {
-    await attacker.tryCall('POST', '/api/webhooks/subscriptions', { ...subscription, url: `${url}${at}` });
-  }
-  const body = json({ operations: Array.from({ length: 200 }, () => ({ op: 'create', data: { title: 'x' } })) });
-  return (signal) => attacker.flood(signal, 2, () => ({ method: 'POST', path: `${records('small')}/bulk`, body }));
 }

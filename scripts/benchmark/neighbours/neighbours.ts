@@ -15,6 +15,7 @@ import type { Attack, Strike } from './attack.ts';
 import { Attacker, type Host } from './attacker.ts';
 import { CHANGE_ATTACKS } from './attacks-by-changes.ts';
 import { READ_ATTACKS, WRITE_ATTACKS } from './attacks-by-load.ts';
+import { RECEIVER_ATTACKS } from './attacks-by-receivers.ts';
 import { STRANGERS_ATTACKS } from './attacks-by-strangers.ts';
 import { RULE_ATTACKS, VALUE_ATTACKS } from './attacks-by-values.ts';
 import type { Plan, Suffered } from './victim.ts';
@@ -24,6 +25,7 @@ const ATTACKS = [
   ...RULE_ATTACKS,
   ...READ_ATTACKS,
   ...WRITE_ATTACKS,
+  ...RECEIVER_ATTACKS,
   ...CHANGE_ATTACKS,
   ...STRANGERS_ATTACKS,
 ];
