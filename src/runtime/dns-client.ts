@@ -7,7 +7,8 @@ import { randomInt } from 'node:crypto';
 import { createSocket, type Socket } from 'node:dgram';
 import { getServers } from 'node:dns';
 import { isIP } from 'node:net';
-import { answersTo, idOf, isAnswerTo, questionFor, type RecordType } from './dns-message.ts';
+import { type Answer, type DecodedPacket, decode, encode, RECURSION_DESIRED } from 'dns-packet';
+import { LIMITS } from '../limits.ts';
 
 export interface DnsTimes {
   /** How long one server is waited for. */
@@ -16,8 +17,15 @@ export interface DnsTimes {
   tries: number;
 }
 
+type RecordType = 'A' | 'AAAA' | 'TXT';
+
+/** The types of the library leave the code out. */
+type WithCode = DecodedPacket & { rcode: string };
+
 const IDS = 65_536;
 const PORT = 53;
+/** What a server answers that knows about the name, so that no other needs to be asked. */
+const FINAL = new Set(['NOERROR', 'NXDOMAIN']);
 
 export class DnsClient {
   readonly #servers: readonly DnsServer[];
@@ -30,22 +38,30 @@ export class DnsClient {
     this.#servers = (servers.length > 0 ? servers : getServers()).map((text) => new DnsServer(text));
   }
 
-  /** The data of the name's records of a type. */
-  async resolve(name: string, type: RecordType): Promise<Buffer[]> {
+  /** The addresses of a name in a family. */
+  async addresses(name: string, type: 'A' | 'AAAA'): Promise<string[]> {
+    return (await this.#recordsOf(name, type)).flatMap((record) => (record.type === type ? record.data : []));
+  }
+
+  /** The texts of a name; the strings of a text belong together. */
+  async texts(name: string): Promise<string[]> {
+    const found = await this.#recordsOf(name, 'TXT');
+    return found.flatMap((record) => (record.type === 'TXT' ? [record.data].flat().join('') : []));
+  }
+
+  /** The name's records, with at least one of this type. */
+  async #recordsOf(name: string, type: RecordType): Promise<Answer[]> {
     let failure: unknown = new Error('there is no DNS server');
     for (let attempt = 0; attempt < this.times.tries * this.#servers.length; attempt++) {
       const server = this.#servers[attempt % this.#servers.length] as DnsServer;
-      let answer: Buffer;
       try {
-        answer = await server.ask(name, type, this.times.timeout);
+        const { answers = [], rcode } = (await server.ask(name, type, this.times.timeout)) as WithCode;
+        if (answers.some((record) => record.type === type)) return answers;
+        failure = new Error(`no such records of ${name}`);
+        if (FINAL.has(rcode)) break;
       } catch (error) {
         failure = error;
-        continue;
       }
-      const { records, isFinal } = answersTo(answer, type);
-      if (records.length > 0) return records;
-      failure = new Error(`no such records of ${name}`);
-      if (isFinal) break;
     }
     throw failure;
   }
@@ -57,8 +73,9 @@ export class DnsClient {
 }
 
 interface Pending {
-  question: Buffer;
-  resolve(answer: Buffer): void;
+  name: string;
+  type: RecordType;
+  resolve(answer: DecodedPacket): void;
   reject(error: Error): void;
 }
 
@@ -75,13 +92,13 @@ class DnsServer {
   }
 
   /** The server's answer, whatever it says. Rejects when there is none in time, or the server cannot be reached. */
-  async ask(name: string, type: RecordType, timeoutMs: number): Promise<Buffer> {
+  async ask(name: string, type: RecordType, timeoutMs: number): Promise<DecodedPacket> {
     if (this.#pending.size > IDS / 2) throw new Error('too many questions');
     let id = randomInt(IDS);
     while (this.#pending.has(id)) id = randomInt(IDS);
     const question = questionFor(id, name, type);
-    const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
-    this.#pending.set(id, { question, resolve, reject });
+    const { promise, resolve, reject } = Promise.withResolvers<DecodedPacket>();
+    this.#pending.set(id, { name: name.replace(/\.$/, '').toLowerCase(), type, resolve, reject });
     const timer = setTimeout(() => reject(new Error('the DNS server does not answer')), timeoutMs);
     this.#connection ??= this.#connect();
     const { socket, ready } = this.#connection;
@@ -106,10 +123,7 @@ class DnsServer {
   #connect(): { socket: Socket; ready: Promise<void> } {
     const socket = createSocket(isIP(this.#host) === 6 ? 'udp6' : 'udp4');
     const { promise: ready, resolve, reject } = Promise.withResolvers<void>();
-    socket.on('message', (answer: Buffer) => {
-      const asked = this.#pending.get(idOf(answer));
-      if (asked !== undefined && isAnswerTo(asked.question, answer)) asked.resolve(answer);
-    });
+    socket.on('message', (datagram: Buffer) => this.#receive(datagram));
     socket.on('error', (error: Error) => {
       reject(error);
       if (this.#connection?.socket === socket) this.end(error);
@@ -117,4 +131,44 @@ class DnsServer {
     socket.connect(this.#port, this.#host, () => resolve());
     return { socket, ready };
   }
+
+  /** Ignores what does not answer a pending question: somebody else may have sent it. */
+  #receive(datagram: Buffer): void {
+    if (datagram.length < 2) return;
+    const asked = this.#pending.get(datagram.readUInt16BE(0));
+    if (asked === undefined) return;
+    let answer: DecodedPacket;
+    try {
+      answer = decode(datagram);
+    } catch (error) {
+      asked.reject(new Error('the DNS server sent an invalid answer', { cause: error }));
+      return;
+    }
+    const [question, ...others] = answer.questions ?? [];
+    const isSame = question?.name.toLowerCase() === asked.name && question.type === asked.type;
+    if (answer.type === 'response' && isSame && others.length === 0) asked.resolve(answer);
+  }
+}
+
+/** Says how long the answer may be (RFC 6891). Throws for a name that DNS cannot have. */
+function questionFor(id: number, name: string, type: RecordType): Buffer {
+  const { answerBytes } = LIMITS.dns;
+  return encode({
+    type: 'query',
+    id,
+    flags: RECURSION_DESIRED,
+    questions: [{ type, name }],
+    additionals: [
+      {
+        type: 'OPT',
+        name: '.',
+        udpPayloadSize: answerBytes,
+        extendedRcode: 0,
+        ednsVersion: 0,
+        flags: 0,
+        flag_do: false,
+        options: [],
+      },
+    ],
+  });
 }

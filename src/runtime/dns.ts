@@ -5,7 +5,6 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { DnsClient, type DnsTimes } from './dns-client.ts';
-import { ipv4Of, ipv6Of, RECORD_TYPES, textOf } from './dns-message.ts';
 
 /** How long the answer of one address family waits for the other: some name servers never answer for one of them. */
 const OTHER_FAMILY_MS = 1_000;
@@ -20,18 +19,11 @@ export function openResolver(servers: readonly string[], times: DnsTimes): DnsCl
   return new DnsClient(servers, times);
 }
 
-/** The TXT records of a name. */
-export async function textsOf(resolver: DnsClient, name: string): Promise<string[]> {
-  return (await resolver.resolve(name, RECORD_TYPES.TXT)).map(textOf);
-}
-
 /** The addresses of a name, IPv4 first: all, or as many as fit into an answer. */
 export async function addressesOf(resolver: DnsClient, name: string): Promise<ResolvedAddress[]> {
   const local = await addressesInHostsFile(name);
   if (local.length > 0) return local;
-  const ask = async (type: 'A' | 'AAAA', read: (data: Buffer) => string | undefined): Promise<string[]> =>
-    (await resolver.resolve(name, RECORD_TYPES[type])).map(read).filter((address) => address !== undefined);
-  const questions = [ask('A', ipv4Of), ask('AAAA', ipv6Of)] as const;
+  const questions = [resolver.addresses(name, 'A'), resolver.addresses(name, 'AAAA')] as const;
   const patience = Promise.any(questions).then(() => delay(OTHER_FAMILY_MS, [], { ref: false }));
   const answerTo = (question: Promise<string[]>): Promise<string[]> => Promise.race([question, patience]);
   const [v4, v6] = await Promise.allSettled([answerTo(questions[0]), answerTo(questions[1])]);

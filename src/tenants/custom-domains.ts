@@ -5,7 +5,7 @@
 import { type App, perApp } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
-import { openResolver, textsOf } from '../runtime/dns.ts';
+import { openResolver } from '../runtime/dns.ts';
 import { type Queries, sql, type Tx } from '../runtime/sql.ts';
 import { newToken } from '../runtime/tokens.ts';
 import { within } from '../runtime/within.ts';
@@ -116,5 +116,5 @@ const resolverOf = perApp(({ config }) => openResolver(config.dnsServers, { time
 
 /** The TXT records of the domain's verification name; empty when they cannot be read in time. */
 async function recordsOf(app: App, domain: string): Promise<string[]> {
-  return within(lookupMs, textsOf(resolverOf(app), `_svc-verify.${domain}`)).catch((): string[] => []);
+  return within(lookupMs, resolverOf(app).texts(`_svc-verify.${domain}`)).catch((): string[] => []);
 }
