@@ -1,6 +1,7 @@
 // A follower of changes: a caller with the rights at admission, and later with its current rights. A public key needs the scope
 // `channels:read`, and then has only the rights of that scope.
-// Failures: 403, also later for a page that the key no longer lists; later 401 when the credential has ended. Contract: feed#the-feed, decisions#changes-of-rights.
+// Failures: 403, also later for a page whose origin the key no longer lists; later 401 when the credential has ended.
+// Contract: feed#the-feed, decisions#changes-of-rights.
 import { type CallerNow, callerNow } from '../access/authenticate.ts';
 import type { TenantCaller } from '../access/caller.ts';
 import { credentialsIn } from '../access/credential-kinds.ts';

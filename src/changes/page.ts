@@ -88,7 +88,7 @@ export class PageReader {
     this.#scan = new Scan(this.size.scanMs);
     this.#bytes = 0;
     const isOfSameRights = isOfRights(cursor, caller);
-    // A follower that is told to read everything again has nothing from before.
+    // A follower that has to read everything again is not told of earlier changes of definitions too.
     this.#told = isOfSameRights ? cursor.definitionChanges : undefined;
     this.#entries = isOfSameRights ? [] : [{ ...rightsChanged(caller.tenant.id), cursor: this.#cursorAt(position) }];
     const reader = await EventReader.open(this.app, caller, selection, cursor.definitionChanges);

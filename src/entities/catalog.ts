@@ -19,7 +19,7 @@ import { indexedTextMax, possibleIndexes } from './indexes.ts';
 export interface Catalog {
   byName: ReadonlyMap<string, Entity>;
   byId: ReadonlyMap<string, Entity>;
-  /** How many of the tenant's changes that followers are told of these definitions contain. */
+  /** The number of announced changes (announcement.ts) that these definitions include. */
   definitionChanges: number;
   /** The approximate size of the definitions as JSON. */
   bytes: number;

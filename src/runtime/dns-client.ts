@@ -91,7 +91,7 @@ class DnsServer {
     this.#port = at < 0 ? PORT : Number(text.slice(at + 1));
   }
 
-  /** The server's answer, whatever it says. Rejects when there is none in time, or the server cannot be reached. */
+  /** The server's response, which may report an error. Rejects when none arrives in time, or the server cannot be reached. */
   async ask(name: string, type: RecordType, timeoutMs: number): Promise<DecodedPacket> {
     if (this.#pending.size > IDS / 2) throw new Error('too many questions');
     let id = randomInt(IDS);
