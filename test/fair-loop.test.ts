@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { giveWay } from '../src/runtime/event-loop.ts';
+import { giveWay, inTurn } from '../src/runtime/event-loop.ts';
 import { countFor } from '../src/runtime/work.ts';
 import { asTenant } from './support/work.ts';
 
@@ -61,5 +61,22 @@ describe('the event loop', () => {
     });
     await Promise.all([light, turns]);
     expect(order).toEqual(['light', 'ten turns']);
+  });
+
+  test('the steps of one share run in order, and others run between two long ones', async () => {
+    const order: string[] = [];
+    const ended = Promise.withResolvers<void>();
+    for (const step of ['first', 'second', 'third']) {
+      inTurn('steps', () => {
+        order.push(step);
+        busy();
+        if (step === 'second') inTurn('steps', () => order.push('fourth') && ended.resolve());
+      });
+      // Due in the next turn, as a request that has arrived.
+      setImmediate(() => order.push('other'));
+    }
+    await ended.promise;
+    expect(order.filter((step) => step !== 'other')).toEqual(['first', 'second', 'third', 'fourth']);
+    expect(order.slice(0, 4)).toEqual(['first', 'other', 'other', 'other']);
   });
 });

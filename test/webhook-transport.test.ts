@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { LIMITS } from '../src/limits.ts';
+import { inTurn } from '../src/runtime/event-loop.ts';
 import { Connections } from '../src/webhooks/transport/connections.ts';
 import { type PostResult, post } from '../src/webhooks/transport/http-post.ts';
 import { Authority } from './support/certificates.ts';
@@ -74,6 +75,17 @@ function send(connections: Connections, port: number, sending: Sending = {}): Pr
 
 const fine = (socket: Socket): void => void socket.write(`${OK}Content-Length: 2\r\n\r\nok`);
 
+/** Reading, as the share of `SENDER`, takes all turns for this long. */
+function readOthersFor(ms: number): void {
+  const until = performance.now() + ms;
+  const step = (): void => {
+    const end = performance.now() + 10;
+    while (performance.now() < end);
+    if (end < until) inTurn(SENDER.tenantId, step);
+  };
+  for (let at = 0; at < 20; at++) inTurn(SENDER.tenantId, step);
+}
+
 describe('a request', () => {
   test('is one POST with the host of the URL, to the checked address', async () => {
     const { port, seen } = await receiver(fine);
@@ -110,6 +122,22 @@ describe('a request', () => {
     expect(sent).toMatchObject({ status: 200, error: 'timeout' });
     expect(performance.now() - begun).toBeLessThan(3_000);
     await until(() => open.size === 0);
+  });
+
+  test('has the response that arrived in time, although it was read later', async () => {
+    const { port } = await receiver((socket) => {
+      fine(socket);
+      readOthersFor(400);
+    });
+    expect(await send(newConnections(), port, { timeoutMs: 100 })).toMatchObject({ status: 200, error: null });
+  });
+
+  test('has the response that arrived before the connection broke, although it was read later', async () => {
+    const { port } = await receiver((socket) => {
+      socket.write(`${OK}Content-Length: 2\r\n\r\nok`, () => setTimeout(() => socket.resetAndDestroy(), 20));
+      readOthersFor(400);
+    });
+    expect(await send(newConnections(), port)).toMatchObject({ status: 200, error: null, responseText: 'ok' });
   });
 });
 

@@ -44,6 +44,36 @@ export function giveWay(share?: string): Promise<void> | undefined {
   return isDue ? turn(loopShare(share), now) : undefined;
 }
 
+/** By share: the steps that wait for the share's turn. */
+const steps = new Map<string, (() => void)[]>();
+
+/** Runs a short step in a turn of the share: at once when the slice still has time, and after its earlier steps. It must not throw. */
+export function inTurn(share: string, step: () => void): void {
+  const earlier = steps.get(share);
+  if (earlier !== undefined) {
+    earlier.push(step);
+    return;
+  }
+  const turn = giveWay(share);
+  if (turn === undefined) {
+    step();
+    return;
+  }
+  const own = [step];
+  steps.set(share, own);
+  void runInTurns(share, own, turn);
+}
+
+async function runInTurns(share: string, own: (() => void)[], first: Promise<void>): Promise<void> {
+  let turn: Promise<void> | undefined = first;
+  while (own.length > 0) {
+    if (turn !== undefined) await turn;
+    own.shift()?.();
+    turn = own.length > 0 ? giveWay(share) : undefined;
+  }
+  steps.delete(share);
+}
+
 /** In characters: a shorter condition is parsed in 20 µs. */
 const LONG_CONDITION = 250;
 

@@ -40,23 +40,31 @@ export const RECEIVER_ATTACKS: readonly Attack[] = [
     },
   },
   {
+    id: 'deliveries',
+    label: '100 webhooks to a receiver that responds at once, bulk creates',
+    prepare: (attacker) => respondingWith(attacker, ['HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n']),
+  },
+  {
     id: 'costly-responses',
     label: '100 webhooks to a receiver whose responses take long to read, bulk creates',
-    prepare: async (attacker) => {
-      let answered = 0;
-      const receiver = Bun.listen({
-        port: 0,
-        hostname: '127.0.0.1',
-        socket: { data: (socket) => void socket.write(COSTLY_RESPONSES[answered++ % 2] as string) },
-      });
-      const strike = await manyWebhooks(attacker, `http://127.0.0.1:${receiver.port}/`);
-      return async (signal) => {
-        await strike(signal);
-        receiver.stop(true);
-      };
-    },
+    prepare: (attacker) => respondingWith(attacker, COSTLY_RESPONSES),
   },
 ];
+
+/** Webhooks to a receiver that sends each of the responses in turn. */
+async function respondingWith(attacker: Attacker, responses: readonly string[]): Promise<Strike> {
+  let answered = 0;
+  const receiver = Bun.listen({
+    port: 0,
+    hostname: '127.0.0.1',
+    socket: { data: (socket) => void socket.write(responses[answered++ % responses.length] as string) },
+  });
+  const strike = await manyWebhooks(attacker, `http://127.0.0.1:${receiver.port}/`);
+  return async (signal) => {
+    await strike(signal);
+    receiver.stop(true);
+  };
+}
 
 /** 100 subscriptions to the receiver, and bulk calls that each make a delivery for every subscription and record. */
 async function manyWebhooks(attacker: Attacker, url: string): Promise<Strike> {

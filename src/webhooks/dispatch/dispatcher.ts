@@ -7,6 +7,7 @@ import type { Histogram } from 'prom-client';
 import type { App } from '../../app.ts';
 import { registerOutput } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { traceHeaders } from '../../runtime/trace.ts';
 import { areOthersActive, forTenant } from '../../runtime/work.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
@@ -240,6 +241,9 @@ export class Dispatcher {
     if ('fault' in receiver) {
       return resultOf(config, delivery, { status: null, error: receiver.fault, isFinal: receiver.isForbidden });
     }
+    // Signing and sending take 0.1 ms, and a claim may return hundreds of deliveries.
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
     const span = startAttempt(this.app, delivery, receiver.url);
     const traced = span.trace === null ? {} : traceHeaders(span.trace);
     const attempt = { deliveryId, eventId, type, number: attempts + 1, body, secrets, isTest };

@@ -1,10 +1,12 @@
 // A connection to a checked address of a receiver, for one request at a time. It replaces `node:http`, which costs more: on Bun a
 // signed POST takes 215 us of CPU with `node:http` and 74 here, on Deno 214 and 138. `undici` costs as much as `node:http`, and Bun
 // replaces it with a module that ignores the pinned address. Durations are ms.
-// Failures of a receiver are short labels, never exceptions. Contract: decisions#webhook-requests.
+// The responses to many attempts of a tenant may arrive in one turn of the event loop, so they are read in turns of the tenant's share.
+// Failures of a receiver are short labels, never exceptions. Contract: decisions#webhook-requests, neighbours#fair-shares.
 import type { Buffer } from 'node:buffer';
 import { isIP, connect as openTcp, type Socket } from 'node:net';
 import { connect as openTls } from 'node:tls';
+import { inTurn } from '../../runtime/event-loop.ts';
 import { CONNECTION_BROKEN, errorLabel } from './error-labels.ts';
 import type { Receiver } from './receiver.ts';
 import { ResponseReader } from './response-reader.ts';
@@ -28,27 +30,32 @@ export class Connection {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isAnswered = false;
   #isSent = false;
+  /** What has arrived and waits for a turn. */
+  #unread: Buffer | null = null;
   /** Whether an exchange may follow. */
   isOpen = true;
   /** Called once, when the connection is closed. */
   onClosed: (() => void) | null = null;
 
-  private constructor(private readonly socket: Socket) {
-    socket.on('data', (bytes: Buffer) => this.#read(bytes));
-    socket.on('end', () => this.#end(this.#reader?.end() === true ? null : CONNECTION_BROKEN));
-    socket.on('error', (error) => this.#end(errorLabel(error)));
-    socket.on('close', () => this.#end(CONNECTION_BROKEN));
+  private constructor(
+    private readonly socket: Socket,
+    private readonly share: string,
+  ) {
+    socket.on('data', (bytes: Buffer) => this.#receive(bytes));
+    socket.on('end', () => this.#break(this.#reader?.end() === true ? null : CONNECTION_BROKEN));
+    socket.on('error', (error) => this.#break(errorLabel(error)));
+    socket.on('close', () => this.#break(CONNECTION_BROKEN));
   }
 
-  /** Connects to the first address that accepts it. Rejects with the error of the last. */
-  static async open(receiver: Receiver, timeoutMs: number): Promise<Connection> {
+  /** Connects to the first address that accepts it, for work of the share. Rejects with the error of the last. */
+  static async open(receiver: Receiver, share: string, timeoutMs: number): Promise<Connection> {
     const deadline = performance.now() + timeoutMs;
     const { url, addresses } = receiver;
     for (const [i, { address }] of addresses.entries()) {
       const left = Math.max(1, deadline - performance.now());
       const isLast = i === addresses.length - 1 || left <= 1;
       try {
-        return new Connection(await connectTo(url, address, isLast ? left : Math.min(left, ADDRESS_MS)));
+        return new Connection(await connectTo(url, address, isLast ? left : Math.min(left, ADDRESS_MS)), share);
       } catch (error) {
         if (isLast) throw error;
       }
@@ -63,7 +70,7 @@ export class Connection {
       this.#reader = new ResponseReader();
       this.#isAnswered = false;
       this.#isSent = false;
-      this.#timer = setTimeout(() => this.#end('timeout'), timeoutMs);
+      this.#timer = setTimeout(() => this.#break('timeout'), timeoutMs);
       this.socket.write(request, 'utf8', () => {
         this.#isSent = true;
       });
@@ -74,17 +81,37 @@ export class Connection {
     this.#end(CONNECTION_BROKEN);
   }
 
-  #read(bytes: Buffer): void {
-    const reader = this.#reader;
+  #receive(bytes: Buffer): void {
+    // No request is in flight, or its response is complete.
+    if (this.#reader === null) {
+      this.#end(null);
+      return;
+    }
     this.#isAnswered = true;
+    this.#unread = bytes;
+    inTurn(this.share, () => this.#readUnread());
+    // A paused socket emits no further bytes.
+    if (this.#unread !== null) this.socket.pause();
+  }
+
+  #readUnread(): void {
+    const [bytes, reader] = [this.#unread, this.#reader];
+    if (bytes === null || reader === null) return;
+    this.#unread = null;
+    if (this.socket.isPaused()) this.socket.resume();
     try {
-      // Without a reader, no request is in flight, or the response is complete.
-      if (reader !== null && !reader.read(bytes)) return;
-      if (this.#isSent && reader?.isReusable === true) this.#settled(null, true);
+      if (!reader.read(bytes)) return;
+      if (this.#isSent && reader.isReusable) this.#settled(null, true);
       else this.#end(null);
     } catch (error) {
       this.#end(errorLabel(error));
     }
+  }
+
+  /** Ends the connection from outside; the response may be complete in what has arrived. */
+  #break(error: string | null): void {
+    this.#readUnread();
+    this.#end(error);
   }
 
   /** Ends the exchange, if there is one, and the connection. */

@@ -31,7 +31,7 @@ export async function post(
   try {
     const request = headOf(receiver.url, headers) + body;
     const kept = connections.take(key);
-    const connection = kept ?? (await Connection.open(receiver, timeoutMs));
+    const connection = kept ?? (await Connection.open(receiver, sender.tenantId, timeoutMs));
     const leftMs = kept === undefined ? Math.max(1, timeoutMs - (performance.now() - startedAt)) : timeoutMs;
     const { status, error, isAnswered, isReusable, responseText } = await connection.exchange(request, leftMs);
     if (isReusable) connections.keep(key, sender, connection);

@@ -20,7 +20,7 @@ export class LengthBody implements Body {
 
   read(bytes: Buffer, said: ResponseStart): number | null {
     const here = Math.min(bytes.length, this.missing);
-    if (here > 0) said.add(bytes.subarray(0, here));
+    if (here > 0) said.add(bytes, 0, here);
     this.missing -= here;
     return this.missing > 0 ? null : bytes.length - here;
   }
@@ -34,7 +34,6 @@ export const bodyUntilClose: Body = {
   },
 };
 
-const LINE_FEED = 0x0a;
 /** The longest line: a chunk size with its extensions, or a trailer. */
 const LINE_MAX = 4_096;
 const CHUNK_SIZE = /^([0-9a-f]{1,8})[\t ]?(?:;[\t\x20-\x7e\x80-\xff]*)?\r$/i;
@@ -53,19 +52,21 @@ export class ChunkedBody implements Body {
   }
 
   read(bytes: Buffer, said: ResponseStart): number | null {
-    for (let at = 0; at < bytes.length && !this.isCut; ) {
+    // Decoding all bytes takes 5 us, and each line by itself 1 us. What comes after the limit is not read.
+    const text = bytes.toString('latin1', 0, LIMITS.webhook.responseBytes + 1);
+    for (let at = 0; at < text.length && !this.isCut; ) {
       if (this.#state === 'data') {
-        const end = Math.min(bytes.length, at + this.#missing);
-        said.add(bytes.subarray(at, end));
+        const end = Math.min(text.length, at + this.#missing);
+        said.add(bytes, at, end);
         this.#missing -= end - at;
         if (this.#missing === 0) this.#state = 'end of data';
         at = end;
         continue;
       }
-      const feed = bytes.indexOf(LINE_FEED, at);
-      const end = feed < 0 ? bytes.length : feed;
+      const feed = text.indexOf('\n', at);
+      const end = feed < 0 ? text.length : feed;
       if (this.#line.length + end - at > LINE_MAX) throw this.invalid();
-      this.#line += bytes.toString('latin1', at, end);
+      this.#line += text.slice(at, end);
       if (feed < 0) return null;
       at = feed + 1;
       const line = this.#line;

@@ -11,12 +11,13 @@ export class ResponseStart {
   #kept: Uint8Array | null = null;
   #size = 0;
 
-  add(chunk: Uint8Array): void {
-    const room = responseTextBytes - this.#size;
-    if (room <= 0) return;
+  /** Adds the bytes from `start` to `end`. */
+  add(bytes: Uint8Array, start = 0, end = bytes.length): void {
+    const size = Math.min(end - start, responseTextBytes - this.#size);
+    if (size <= 0) return;
     this.#kept ??= new Uint8Array(responseTextBytes);
-    this.#kept.set(chunk.length > room ? chunk.subarray(0, room) : chunk, this.#size);
-    this.#size += Math.min(chunk.length, room);
+    this.#kept.set(bytes.subarray(start, start + size), this.#size);
+    this.#size += size;
   }
 
   /** Null when there were no bytes. */
