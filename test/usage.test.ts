@@ -1,10 +1,12 @@
 // What a tenant uses: each request, write and byte is counted once, by UTC day; what it uses now is exact. Each test
 // compares the counts with a model of what it did. Contract: neighbours#usage-and-quotas.
 import { afterAll, describe, expect, test } from 'bun:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../src/errors.ts';
 import { cleanUpOnce } from '../src/events/retention.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { currentWork } from '../src/runtime/work.ts';
 import { measureStorageOnce } from '../src/usage/storage.ts';
 import { flushUsage } from '../src/usage/usage-writer.ts';
 import { closeAfterEach } from './support/connections.ts';
@@ -247,6 +249,31 @@ test('a flush that was stored, but lost its confirmation with its connection, is
     await tenant.post(NOTES, { title: 'later' });
     expect(await today(tenant)).toMatchObject({ writes: i + 2, events: i + 2 });
   }
+});
+
+test('calls at the same time share a flush, so a tenant that reads its usage in loops delays no other tenant', async () => {
+  const tenant = await withNotes();
+  const { db } = service.app;
+  const begin = db.begin;
+  const shares: string[] = [];
+  db.begin = (async (work: Parameters<typeof begin>[0]) => {
+    shares.push(currentWork().share);
+    await delay(10);
+    return begin(work);
+  }) as typeof begin;
+  const [loops, rounds] = [20, 5];
+  const readInLoop = async (): Promise<void> => {
+    for (let n = 0; n < rounds; n++) expect((await usageOf(tenant)).tenant).toBe(tenant.slug);
+  };
+  try {
+    await Promise.all(Array.from({ length: loops }, readInLoop));
+    await tenant.post(NOTES, { title: 'one' });
+    expect(await today(tenant)).toMatchObject({ writes: 1 });
+  } finally {
+    db.begin = begin;
+  }
+  expect(shares.length).toBeLessThan((loops * rounds) / 2);
+  expect(shares).not.toContain(tenant.id);
 });
 
 test('a stream counts while it is open, and so do the bytes that it sends', async () => {

@@ -6,6 +6,7 @@ import { unavailable } from '../errors.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import type { TenantCounts } from '../runtime/tenant-counters.ts';
+import { detached } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { openTimeOf } from './open-time.ts';
 
@@ -34,6 +35,8 @@ class UsageWriter {
   /** The counts of each tenant that have been stored. */
   readonly #stored = new Map<string, Counted>();
   readonly #queue = new SerialQueue();
+  /** The flush that has not begun yet. It will store everything that is counted by then, so all who call until then share it. */
+  #next: Promise<number> | undefined;
   /** A flush whose commit was not confirmed: it may have been stored. */
   #unconfirmed: Flush | undefined;
   /** The time since which counts have not been stored. */
@@ -41,9 +44,19 @@ class UsageWriter {
 
   constructor(private readonly app: App) {}
 
-  /** Resolves to the number of tenants with new usage. Fails with 503 while the database is unavailable. */
-  flush(now = Date.now()): Promise<number> {
-    return this.#queue.run(() => this.#flush(now));
+  /**
+   * Resolves to the number of tenants with new usage. Fails with 503 while the database is unavailable. It is the service's own
+   * work: a flush stores the counts of all tenants, so it waits in no queue of the tenant that calls.
+   */
+  flush(now?: number): Promise<number> {
+    if (now !== undefined) return this.#queue.run(() => this.#flush(now));
+    this.#next ??= detached(() =>
+      this.#queue.run(() => {
+        this.#next = undefined;
+        return this.#flush(Date.now());
+      }),
+    );
+    return this.#next;
   }
 
   async #flush(now: number): Promise<number> {
