@@ -235,6 +235,29 @@ describe('states', () => {
     expect((await check(token)).body.data).toEqual(NOT_VALID);
     expect((await accept(token)).status).toBe(403);
   });
+
+  test('a suspended tenant’s platform codes are not valid, and a deleted tenant’s are gone', async () => {
+    const tenant = await service.tenant();
+    const path = `/api/admin/platform/tenants/${tenant.slug}`;
+    const code = (await tenant.post('/api/invitations', { email: 'gone@example.com' })).body.data.token;
+    const acceptCode = (token: string, slug: string): Promise<Answer> =>
+      accept(token, { ...person('gone@example.com'), tenantSlug: slug, tenantName: 'Made' });
+    await service.admin.patch(path, { status: 'suspended' });
+    expect((await check(code)).body.data).toEqual(NOT_VALID);
+    expect((await acceptCode(code, `${tenant.slug}-made`)).status).toBe(403);
+    await service.admin.patch(path, { status: 'active' });
+    expect((await check(code)).body.data.valid).toBe(true);
+
+    const used = (await tenant.post('/api/invitations', {})).body.data.token;
+    expect((await acceptCode(used, `${tenant.slug}-kept`)).status).toBe(201);
+    expect((await service.admin.delete(`${path}?confirm=${tenant.slug}`)).status).toBe(200);
+    expect((await check(code)).body.data).toEqual(NOT_VALID);
+    expect((await acceptCode(code, `${tenant.slug}-made`)).status).toBe(404);
+    const rows = await service.app.db.rows<{ email: string | null; slug: string }>(sql`
+      select i.email, t.slug from platform.invitations as i left join platform.tenants as t on t.id = i.tenant_id
+      where i.inviting_tenant = ${tenant.id}::uuid`);
+    expect(rows).toEqual([{ email: null, slug: `${tenant.slug}-kept` }]);
+  });
 });
 
 describe('races', () => {

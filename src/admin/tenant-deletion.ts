@@ -148,6 +148,10 @@ async function dropIn(tx: Tx, id: string, waitMs: number): Promise<Named> {
   await limitLockWaits(tx, 0);
   await deleteOutboxOf(tx, id);
   await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
+  // An accepted code is of the tenant that was made with it.
+  await tx.rows(sql`
+    delete from platform.invitations
+    where kind = 'platform' and inviting_tenant = ${id}::uuid and accepted_at is null`);
   // This also deletes the deliveries in flight, whose results are stored together with the results of other tenants.
   const deleted = await tx.first<Named>(sql`
     delete from platform.tenants where id = ${id}::uuid returning id, slug, settings`);

@@ -177,13 +177,18 @@ export async function revokeInvitation(app: App, caller: TenantCaller, tokenOrId
   throw conflict(`the invitation is ${row.status}`);
 }
 
-/** The invitation with this token, in any state. */
+/**
+ * The invitation with this token, in any state. A platform code is bound to the tenant whose admin made it: it has that tenant's
+ * status, and is unknown once the tenant is deleted.
+ */
 export async function findByToken(queries: Queries, token: string): Promise<FoundInvitation | undefined> {
   return queries.first<FoundInvitation>(sql`
-    select i.id, i.kind, ${STATUS} as status, i.email, i.role, i.tenant_id, t.slug as tenant_slug, t.status as tenant_status
+    select i.id, i.kind, ${STATUS} as status, i.email, i.role, i.tenant_id, t.slug as tenant_slug,
+      coalesce(t.status, m.status) as tenant_status
     from platform.invitations as i
     left join platform.tenants as t on t.id = i.tenant_id
-    where ${hasToken(token)}`);
+    left join platform.tenants as m on m.id = i.inviting_tenant
+    where ${hasToken(token)} and (i.inviting_tenant is null or m.id is not null)`);
 }
 
 /** Whether a token is valid, and for whom; nothing is revealed about an invalid one. */
