@@ -235,15 +235,15 @@ export class Dispatcher {
       return resultOf(config, delivery, { status: null, error: body.reason, isFinal: true, isUnsent: true });
     }
     const sent = delivery.source === null ? delivery : { ...delivery, body };
+    // Signing and sending take 0.1 ms, and a claim may return hundreds of deliveries.
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
     const startedAt = performance.now();
     const { timeoutMs } = config.webhook;
     const receiver = await resolveReceiver(this.app, url, timeoutMs);
     if ('fault' in receiver) {
       return resultOf(config, delivery, { status: null, error: receiver.fault, isFinal: receiver.isForbidden });
     }
-    // Signing and sending take 0.1 ms, and a claim may return hundreds of deliveries.
-    const turn = giveWay();
-    if (turn !== undefined) await turn;
     const span = startAttempt(this.app, delivery, receiver.url);
     const traced = span.trace === null ? {} : traceHeaders(span.trace);
     const attempt = { deliveryId, eventId, type, number: attempts + 1, body, secrets, isTest };
