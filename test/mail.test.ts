@@ -172,9 +172,9 @@ describe('mail', () => {
     forTenant('flooding', () => {
       for (let i = 0; i < half + 5; i++) mail.send(() => never);
     });
-    expect(logged.join('').match(/mail dropped/g)).toHaveLength(5);
+    expect(logged.join('').match(/"warn","msg":"mail dropped/g)).toHaveLength(5);
     for (let i = 0; i < 100; i++) forTenant(`other ${i}`, () => mail.send(() => never));
-    expect(logged.join('').match(/mail dropped/g)).toHaveLength(5);
+    expect(logged.join('').match(/"warn","msg":"mail dropped/g)).toHaveLength(5);
     expect(mail.length).toBe(half + 100);
   });
 
@@ -191,7 +191,7 @@ describe('mail', () => {
     expect(forStrangers('flooding', () => send(1))).toBe(1);
     await mail.whenIdle();
     expect(await kept()).toHaveLength(perDay + 2);
-    expect(logged.join('').match(/too many today/g)).toHaveLength(1);
+    expect(logged.join('').match(/"warn","msg":"mails dropped: too many today/g)).toHaveLength(1);
     await mail.close();
   });
 
@@ -218,7 +218,7 @@ describe('mail', () => {
     expect(forTenant('asked', () => mail.send(MESSAGE))).toBe(true);
     await mail.whenIdle();
     expect(await kept()).toHaveLength(perDay + 6);
-    expect(logged.join('').match(/too many today/g)).toHaveLength(2);
+    expect(logged.join('').match(/"warn","msg":"mails dropped: too many today/g)).toHaveLength(2);
     const operators = new MailsOfDay(createLog({ level: 'error', write: () => undefined }));
     const sent = await asOperator(operatorsMax + 5, () => operators.ofWork());
     expect(sent).toHaveLength(operatorsMax);

@@ -70,7 +70,7 @@ export class Mail {
     const { share } = currentWork();
     if (!this.#queued.take(share, 1)) {
       const queued = this.#queued.heldBy(share);
-      this.#options.log.error('mail dropped: the queue is full', { waiting: this.#pending.size, queued, share });
+      this.#options.log.warn('mail dropped: the queue is full', { waiting: this.#pending.size, queued, share });
       return false;
     }
     const isKnown = typeof message !== 'function';

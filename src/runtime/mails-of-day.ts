@@ -39,7 +39,7 @@ export class MailsOfDay {
     this.#day = day;
     const sent = (this.#counts.get(key) ?? 0) + 1;
     this.#counts.set(key, sent);
-    if (sent === max + 1) this.log.error('mails dropped: too many today', { sent: max, share: key });
+    if (sent === max + 1) this.log.warn('mails dropped: too many today', { sent: max, share: key });
     return sent <= max;
   }
 }
