@@ -94,6 +94,38 @@ describe('signing in', () => {
     expect(await child.exited).toBe(130);
   });
 
+  test('of several sign-ins at once, every profile is kept, also beside a file that a killed one left', async () => {
+    const own = new CommandLine();
+    const names = Array.from({ length: 16 }, (_, i) => `p${10 + i}`);
+    const waiting: (() => void)[] = [];
+    // Answers eight callers at once, so that they store their profiles in the same moment.
+    const answering = Bun.serve({
+      port: 0,
+      fetch: async () => {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        waiting.push(resolve);
+        if (waiting.length === 8) for (const answer of waiting.splice(0)) answer();
+        await promise;
+        return Response.json({ success: true, data: { kind: 'owner_key', tenant: null, role: 'owner', email: null } });
+      },
+    });
+    const url = `http://127.0.0.1:${answering.port}`;
+    const signIn = (name: string) =>
+      own.run(['login', '--url', url, '--profile', name, '--key', '-'], { input: 'svc_ak_x' });
+    try {
+      for (const round of [names.slice(0, 8), names.slice(8)]) {
+        const ran = await Promise.all(round.map(signIn));
+        expect(ran.map(({ code }) => code)).toEqual(round.map(() => 0));
+        writeFileSync(`${own.profiles}.next`, '');
+      }
+      expect(Object.keys(JSON.parse(readFileSync(own.profiles, 'utf8')).profiles).toSorted()).toEqual(names);
+      expect(statSync(own.profiles).mode & 0o777).toBe(0o600);
+    } finally {
+      await answering.stop(true);
+      own.close();
+    }
+  }, 60_000);
+
   test('several profiles are kept, one is current, and a forgotten one is gone', async () => {
     const admin = ['login', '--url', service.url, '--tenant', tenant.slug, '--profile', 'root', '--admin', '-'];
     expect(await cli.run(admin, { input: ADMIN_SECRET })).toMatchObject({ code: 0 });

@@ -1,13 +1,17 @@
 // The profiles of a person: address, tenant and credential of each service that they work with, in one file of mode 0600 below
-// the XDG configuration directory. The file is replaced as a whole by a rename, so a reader never sees half of it.
-// Failures: a file that is not the JSON this program wrote, and names of unknown profiles.
+// the XDG configuration directory. The file is replaced as a whole by a rename, so a reader never sees half of it. The new file
+// is also the lock, so of two programs that change the profiles at once, neither undoes the other's change.
+// Failures: a file that is not the JSON this program wrote, names of unknown profiles, and a lock that is not released.
 import {
   chmodSync,
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readFileSync,
   realpathSync,
   renameSync,
+  rmdirSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -15,6 +19,7 @@ import {
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import process from 'node:process';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Failure } from './failures.ts';
 
 export interface Profile {
@@ -30,6 +35,10 @@ interface Profiles {
 
 export const DEFAULT_PROFILE = 'default';
 const PRIVATE = 0o600;
+/** A change takes a few milliseconds, so a lock of this age was left by a program that was killed. */
+const LEFT_MS = 2_000;
+const WAIT_MS = 10_000;
+const POLL_MS = 20;
 
 /** The path of the profiles file, with links resolved; `XDG_CONFIG_HOME` counts only if it is absolute. */
 export function profilesFile(): string {
@@ -64,29 +73,73 @@ export function profileNamed(name: string | undefined): { name: string; profile:
 }
 
 /** Stores a profile and makes it the current one. */
-export function saveProfile(name: string, profile: Profile): void {
-  const { profiles } = readProfiles();
-  write({ current: name, profiles: { ...profiles, [name]: profile } });
+export function saveProfile(name: string, profile: Profile): Promise<void> {
+  return change(({ profiles }) => ({ current: name, profiles: { ...profiles, [name]: profile } }));
 }
 
-export function useProfile(name: string): void {
-  profileNamed(name);
-  write({ ...readProfiles(), current: name });
+export function useProfile(name: string): Promise<void> {
+  return change((stored) => {
+    profileNamed(name);
+    return { ...stored, current: name };
+  });
 }
 
 /** Removes a profile. If it was the current one, the first of the others becomes current. */
-export function removeProfile(name: string): void {
-  profileNamed(name);
-  const { current, profiles } = readProfiles();
-  const { [name]: _, ...rest } = profiles;
-  write({ current: current === name ? (Object.keys(rest)[0] ?? DEFAULT_PROFILE) : current, profiles: rest });
+export function removeProfile(name: string): Promise<void> {
+  return change(({ current, profiles }) => {
+    profileNamed(name);
+    const { [name]: _, ...rest } = profiles;
+    return { current: current === name ? (Object.keys(rest)[0] ?? DEFAULT_PROFILE) : current, profiles: rest };
+  });
 }
 
-function write(profiles: Profiles): void {
+/** Replaces the stored profiles; nobody else changes them meanwhile. */
+async function change(changed: (stored: Profiles) => Profiles): Promise<void> {
   const file = profilesFile();
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-  const next = `${file}.${process.pid}`;
-  rmSync(next, { force: true });
-  writeFileSync(next, `${JSON.stringify(profiles, null, 2)}\n`, { mode: PRIVATE, flag: 'wx' });
-  renameSync(next, file);
+  const next = `${file}.next`;
+  const descriptor = await locked(next);
+  try {
+    writeFileSync(descriptor, `${JSON.stringify(changed(readProfiles()), null, 2)}\n`);
+    renameSync(next, file);
+  } catch (error) {
+    rmSync(next, { force: true });
+    throw error;
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Creates the file that only one program at a time can create. */
+async function locked(next: string): Promise<number> {
+  const until = Date.now() + WAIT_MS;
+  for (;;) {
+    try {
+      return openSync(next, 'wx', PRIVATE);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+    if (Date.now() > until) throw new Failure(`${next} is in the way`, 'remove it');
+    if (isLeft(next)) removeLeft(next);
+    await delay(POLL_MS);
+  }
+}
+
+function isLeft(next: string): boolean {
+  return Date.now() - (statSync(next, { throwIfNoEntry: false })?.mtimeMs ?? Number.POSITIVE_INFINITY) > LEFT_MS;
+}
+
+/** One program at a time, since the file may have been removed and made anew by another one. */
+function removeLeft(next: string): void {
+  const own = `${next}.left`;
+  try {
+    mkdirSync(own);
+  } catch {
+    return;
+  }
+  try {
+    if (isLeft(next)) rmSync(next, { force: true });
+  } finally {
+    rmdirSync(own);
+  }
 }

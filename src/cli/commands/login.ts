@@ -58,7 +58,7 @@ export function addLoginCommands(program: Command): void {
       .description('make a profile the current one')
       .addHelpText('after', '\nExample:\n  $ tds profiles use staging'),
     async (call: Call, name: string) => {
-      useProfile(name);
+      await useProfile(name);
       call.output.note(`the current profile is ${name}`);
     },
   );
@@ -80,7 +80,7 @@ async function signIn(call: Call<LoginOptions>, source?: string): Promise<void> 
   target.credential = await credentialFor(call, target, source);
   const caller = await new Service(target, signal).get<Whoami>('/api/auth/whoami');
   const tenant = target.tenant ?? caller.tenant?.slug;
-  saveProfile(name, { url, ...(tenant === undefined ? {} : { tenant }), credential: target.credential });
+  await saveProfile(name, { url, ...(tenant === undefined ? {} : { tenant }), credential: target.credential });
   const result = { profile: name, url, tenant: tenant ?? null, kind: caller.kind, role: caller.role };
   await output.answer(result, () => {
     const where = tenant === undefined ? '' : ` in ${tenant}`;
@@ -120,7 +120,7 @@ async function credentialFor(
 async function forget({ options, output }: Call): Promise<void> {
   const found = profileNamed(options.profile);
   if (found === null) throw new Failure('there is no profile to forget', null, EXIT.usage);
-  removeProfile(found.name);
+  await removeProfile(found.name);
   output.note(`the profile ${found.name} is forgotten`);
 }
 
