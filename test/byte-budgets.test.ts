@@ -1,6 +1,8 @@
 // Byte budgets: responses of at most 16 MiB, and imports, exports and bulk requests in bounded memory.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { FULL_RIGHTS } from '../src/access/rights.ts';
 import { loadCatalog } from '../src/entities/catalog.ts';
+import { listEntities } from '../src/entities/entities.ts';
 import { LIMITS } from '../src/limits.ts';
 import { exportStream } from '../src/records/transfer/export-stream.ts';
 import { Cache } from '../src/runtime/cache.ts';
@@ -10,6 +12,7 @@ import type { RawRow } from '../src/runtime/postgres.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { countFor, currentWork, forClient } from '../src/runtime/work.ts';
 import { schemaOf, type Tenant, tenantById } from '../src/tenants/tenants.ts';
+import { userCaller } from './support/callers.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { callTool } from './support/mcp-calls.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
@@ -172,6 +175,44 @@ describe('large calls at once', () => {
     expect((await Promise.all(large)).map(({ status }) => status)).toEqual([200, 200, 200, 200, 201]);
     expect((await mine.get(`${path}?filters=title = "changed"`)).body.data.total).toBe(2);
   }, 60_000);
+});
+
+test('a list of large definitions waits for its place before it is made: many at once take no more memory than two', async () => {
+  const mine = await service.tenant();
+  const described = Array.from({ length: 200 }, (_, i) => ({
+    key: `f${i}`,
+    type: 'text',
+    description: 'd'.repeat(900),
+  }));
+  for (let n = 0; n < 6; n++) await createEntity(mine, `wide${n}`, described);
+  expect((await mine.get('/api/entities')).body.data).toHaveLength(6);
+  // If the service is another process, the places held here are not its places.
+  if (process.env.SERVICE_RUNTIME === 'deno') return;
+  const caller = await userCaller(service, mine, FULL_RIGHTS);
+  const ended = Promise.withResolvers<void>();
+  const holdPlace = (placed: () => void) => async (): Promise<void> => {
+    await waitForPlace();
+    placed();
+    await ended.promise;
+  };
+  const placed = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const holding = placed.map(({ resolve }) => asTenant(mine.id, holdPlace(resolve)));
+  await Promise.all(placed.map(({ promise }) => promise));
+  let isMade = false;
+  const listed = asTenant(mine.id, async () => {
+    const entities = await listEntities(service.app, caller);
+    isMade = true;
+    return entities;
+  });
+  await until(
+    () => waitingIn('large-calls') === 1 || isMade,
+    10_000,
+    () => `${waitingIn('large-calls')} calls wait`,
+  );
+  expect(isMade).toBe(false);
+  ended.resolve();
+  expect(await listed).toHaveLength(6);
+  await Promise.all(holding);
 });
 
 test('a record that is read by itself counts towards what its call holds while the next statement waits', async () => {

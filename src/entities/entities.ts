@@ -13,6 +13,7 @@ import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
 import { cancelWaitingBuilds } from '../runtime/index-builds.ts';
+import { holdBytesWaiting } from '../runtime/large-calls.ts';
 import { identifier, literal, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { visibleFields } from './access-scope.ts';
@@ -27,8 +28,9 @@ import { definitionValues, fieldOf, readFields } from './field-input.ts';
 import { createIndex, fieldIndexCount, type IndexedEntity, requiredIndexes } from './indexes.ts';
 import { matchAhead, withKnownMatches } from './patterns.ts';
 
-/** The entities that the caller may read. */
+/** The entities that the caller may read. The views of a tenant with many fields take megabytes, so the call first waits for its place. */
 export async function listEntities(app: App, caller: TenantCaller): Promise<EntityView[]> {
+  await holdBytesWaiting((await catalogOf(app, caller.tenant)).bytes);
   const catalog = await catalogOf(app, caller.tenant);
   const views: EntityView[] = [];
   for (const entity of catalog.byName.values()) {
