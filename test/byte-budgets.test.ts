@@ -5,6 +5,7 @@ import { loadCatalog } from '../src/entities/catalog.ts';
 import { listEntities } from '../src/entities/entities.ts';
 import { LIMITS } from '../src/limits.ts';
 import { exportStream } from '../src/records/transfer/export-stream.ts';
+import { listRules } from '../src/rules/rules.ts';
 import { Cache } from '../src/runtime/cache.ts';
 import { waitingIn } from '../src/runtime/concurrency.ts';
 import { holdBytes, PlaceNeeded, waitForPlace } from '../src/runtime/large-calls.ts';
@@ -177,6 +178,34 @@ describe('large calls at once', () => {
   }, 60_000);
 });
 
+/** The result of a large call of the tenant, which must have waited while others held the tenant's places. */
+async function afterWait<T>({ id }: TestTenant, run: () => Promise<T>): Promise<T> {
+  const ended = Promise.withResolvers<void>();
+  const holdPlace = (placed: () => void) => async (): Promise<void> => {
+    await waitForPlace();
+    placed();
+    await ended.promise;
+  };
+  const placed = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const holding = placed.map(({ resolve }) => asTenant(id, holdPlace(resolve)));
+  await Promise.all(placed.map(({ promise }) => promise));
+  let isMade = false;
+  const made = asTenant(id, async () => {
+    const result = await run();
+    isMade = true;
+    return result;
+  });
+  await until(
+    () => waitingIn('large-calls') === 1 || isMade,
+    10_000,
+    () => `${waitingIn('large-calls')} calls wait`,
+  );
+  expect(isMade).toBe(false);
+  ended.resolve();
+  await Promise.all(holding);
+  return made;
+}
+
 test('a list of large definitions waits for its place before it is made: many at once take no more memory than two', async () => {
   const mine = await service.tenant();
   const described = Array.from({ length: 200 }, (_, i) => ({
@@ -189,30 +218,19 @@ test('a list of large definitions waits for its place before it is made: many at
   // If the service is another process, the places held here are not its places.
   if (process.env.SERVICE_RUNTIME === 'deno') return;
   const caller = await userCaller(service, mine, FULL_RIGHTS);
-  const ended = Promise.withResolvers<void>();
-  const holdPlace = (placed: () => void) => async (): Promise<void> => {
-    await waitForPlace();
-    placed();
-    await ended.promise;
-  };
-  const placed = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const holding = placed.map(({ resolve }) => asTenant(mine.id, holdPlace(resolve)));
-  await Promise.all(placed.map(({ promise }) => promise));
-  let isMade = false;
-  const listed = asTenant(mine.id, async () => {
-    const entities = await listEntities(service.app, caller);
-    isMade = true;
-    return entities;
-  });
-  await until(
-    () => waitingIn('large-calls') === 1 || isMade,
-    10_000,
-    () => `${waitingIn('large-calls')} calls wait`,
-  );
-  expect(isMade).toBe(false);
-  ended.resolve();
-  expect(await listed).toHaveLength(6);
-  await Promise.all(holding);
+  expect(await afterWait(mine, () => listEntities(service.app, caller))).toHaveLength(6);
+});
+
+test('the rules of a tenant count as they are received, so that few large lists of them are in memory at once', async () => {
+  const mine = await service.tenant();
+  await createEntity(mine, 'ruled', fields('a text', 'b text', 'c text'));
+  const values = { a: 'x'.repeat(20_000), b: 'x'.repeat(20_000), c: 'x'.repeat(20_000) };
+  const rule = { entity: 'ruled', trigger: 'before_create', condition: 'a = "z"', action: { type: 'set', values } };
+  for (let n = 0; n < 20; n++) expect((await mine.post('/api/rules', { ...rule, name: `r${n}` })).status).toBe(201);
+  expect((await mine.get('/api/rules')).body.data).toHaveLength(20);
+  if (process.env.SERVICE_RUNTIME === 'deno') return;
+  const caller = await userCaller(service, mine, FULL_RIGHTS);
+  expect(await afterWait(mine, () => listRules(service.app, caller))).toHaveLength(20);
 });
 
 test('a record that is read by itself counts towards what its call holds while the next statement waits', async () => {

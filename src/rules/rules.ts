@@ -7,6 +7,7 @@ import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import { requireDefinitionsFit } from '../entities/definition-size.ts';
 import { lockCatalog } from '../entities/entities.ts';
 import { conflict, invalidField, notFound } from '../errors.ts';
+import { receivedBudget } from '../http/bounded-response.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
@@ -23,10 +24,12 @@ export async function listRules(app: App, caller: TenantCaller, entityName?: str
   const catalog = await catalogOf(app, caller.tenant);
   const entity = entityName === undefined ? undefined : catalog.byName.get(entityName);
   if (entityName !== undefined && entity === undefined) throw notFound('entity');
-  const rows = await app.db.rows<RuleRow>(sql`
+  const rules = sql`
     select ${COLUMNS} from ${identifier(caller.tenant.schema, 'business_rules')}
     where ${entity === undefined ? sql`true` : sql`entity_id = ${entity.id}::uuid`}
-    order by priority, id`);
+    order by priority, id`;
+  // The bytes are counted as they arrive, so that few large lists are in memory at once.
+  const rows = await app.db.rows<RuleRow>(rules, receivedBudget());
   return rows.map((row) => toDefinition(row, catalog));
 }
 
