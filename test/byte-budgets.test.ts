@@ -13,6 +13,7 @@ import type { RawRow } from '../src/runtime/postgres.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { countFor, currentWork, forClient } from '../src/runtime/work.ts';
 import { schemaOf, type Tenant, tenantById } from '../src/tenants/tenants.ts';
+import { listSubscriptions } from '../src/webhooks/subscriptions/subscriptions.ts';
 import { userCaller } from './support/callers.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { callTool } from './support/mcp-calls.ts';
@@ -232,6 +233,24 @@ test('the rules of a tenant count as they are received, so that few large lists 
   const caller = await userCaller(service, mine, FULL_RIGHTS);
   expect(await afterWait(mine, () => listRules(service.app, caller))).toHaveLength(20);
 });
+
+test('the webhook subscriptions of a tenant count as they are received, so that few large lists of them are in memory at once', async () => {
+  const mine = await service.tenant();
+  await createEntity(mine, 'watched', fields('a text'));
+  const long = { description: 'd'.repeat(500), filters: `a = "${'x'.repeat(1_900)}"`, event_types: ['record.created'] };
+  const create = (_: unknown, n: number) =>
+    mine.post('/api/webhooks/subscriptions', {
+      ...long,
+      entity_name: 'watched',
+      url: `https://receiver.example/${n}/${'p'.repeat(1_900)}`,
+    });
+  const created = await Promise.all(Array.from({ length: 300 }, create));
+  expect(new Set(created.map(({ status }) => status))).toEqual(new Set([201]));
+  expect((await mine.get('/api/webhooks/subscriptions')).body.data).toHaveLength(300);
+  if (process.env.SERVICE_RUNTIME === 'deno') return;
+  const caller = await userCaller(service, mine, FULL_RIGHTS);
+  expect(await afterWait(mine, () => listSubscriptions(service.app, caller))).toHaveLength(300);
+}, 30_000);
 
 test('a record that is read by itself counts towards what its call holds while the next statement waits', async () => {
   tenant = await service.tenant();

@@ -10,6 +10,7 @@ import type { Entity } from '../../entities/field.ts';
 import { conflict, invalid, notFound, type Problem } from '../../errors.ts';
 import { EVERY_ENTITY } from '../../events/entity-change.ts';
 import { RECORD_EVENTS } from '../../events/event.ts';
+import { receivedBudget } from '../../http/bounded-response.ts';
 import { check } from '../../http/check.ts';
 import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
@@ -72,10 +73,12 @@ function checkedAudience(...given: Parameters<typeof audienceFrom>): Audience {
 
 /** Newest first; of one entity when `entity` is given. */
 export async function listSubscriptions(app: App, caller: TenantCaller, entity?: string): Promise<Subscription[]> {
-  const rows = await app.db.rows<SubscriptionRow>(sql`
+  const subscriptions = sql`
     select ${COLUMNS} from platform.webhook_subscriptions
     where tenant_id = ${caller.tenant.id}::uuid and (${entity ?? null}::text is null or entity = ${entity ?? null})
-    order by id desc`);
+    order by id desc`;
+  // The bytes are counted as they arrive: a thousand subscriptions may take megabytes.
+  const rows = await app.db.rows<SubscriptionRow>(subscriptions, receivedBudget());
   const states = await statesOf(app, caller.tenant, rows);
   const catalog = await catalogOf(app, caller.tenant);
   return rows.map((row, i) => ({ ...shown(row, catalog), health: states[i] as Subscription['health'] }));
