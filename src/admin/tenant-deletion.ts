@@ -148,7 +148,7 @@ async function dropIn(tx: Tx, id: string, waitMs: number): Promise<Named> {
   await limitLockWaits(tx, 0);
   await deleteOutboxOf(tx, id);
   await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
-  // An accepted code is of the tenant that was made with it.
+  // An accepted code belongs to the tenant that was created with it.
   await tx.rows(sql`
     delete from platform.invitations
     where kind = 'platform' and inviting_tenant = ${id}::uuid and accepted_at is null`);

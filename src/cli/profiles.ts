@@ -93,7 +93,7 @@ export function removeProfile(name: string): Promise<void> {
   });
 }
 
-/** Replaces the stored profiles; nobody else changes them meanwhile. */
+/** Changes the stored profiles under the lock. */
 async function change(changed: (stored: Profiles) => Profiles): Promise<void> {
   const file = profilesFile();
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
@@ -129,7 +129,7 @@ function isLeft(next: string): boolean {
   return Date.now() - (statSync(next, { throwIfNoEntry: false })?.mtimeMs ?? Number.POSITIVE_INFINITY) > LEFT_MS;
 }
 
-/** One program at a time, since the file may have been removed and made anew by another one. */
+/** Removes an abandoned lock. One program at a time does so: otherwise one could remove the new lock of another. */
 function removeLeft(next: string): void {
   const own = `${next}.left`;
   try {

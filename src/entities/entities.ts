@@ -31,6 +31,7 @@ import { matchAhead, withKnownMatches } from './patterns.ts';
 /** The entities that the caller may read. The views of a tenant with many fields take megabytes, so the call first waits for its place. */
 export async function listEntities(app: App, caller: TenantCaller): Promise<EntityView[]> {
   await holdBytesWaiting((await catalogOf(app, caller.tenant)).bytes);
+  // Again, since the definitions may have changed during the wait.
   const catalog = await catalogOf(app, caller.tenant);
   const views: EntityView[] = [];
   for (const entity of catalog.byName.values()) {

@@ -1,5 +1,5 @@
-// Attacks by the receivers of an attacker's webhooks, which run in this process: they never respond, refuse connections, or
-// respond with what takes long to read.
+// Attacks by the receivers of an attacker's webhooks, which run in this process: they never respond, refuse connections,
+// respond at once, or respond with what takes long to read.
 // Sizes are bytes.
 
 import { type Attack, json, records, type Strike } from './attack.ts';
