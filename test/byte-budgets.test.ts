@@ -1,5 +1,6 @@
 // Byte budgets: responses of at most 16 MiB, and imports, exports and bulk requests in bounded memory.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { TenantCaller } from '../src/access/caller.ts';
 import { FULL_RIGHTS } from '../src/access/rights.ts';
 import { loadCatalog } from '../src/entities/catalog.ts';
 import { listEntities } from '../src/entities/entities.ts';
@@ -207,6 +208,17 @@ async function afterWait<T>({ id }: TestTenant, run: () => Promise<T>): Promise<
   return made;
 }
 
+type List = (app: TestService['app'], caller: TenantCaller) => Promise<unknown[]>;
+
+/** The tenant's list has this many items, and waits while others hold the tenant's places. */
+async function expectWaits(mine: TestTenant, path: string, list: List, length: number): Promise<void> {
+  expect((await mine.get(path)).body.data).toHaveLength(length);
+  // If the service is another process, the places held here are not its places.
+  if (process.env.SERVICE_RUNTIME === 'deno') return;
+  const caller = await userCaller(service, mine, FULL_RIGHTS);
+  expect(await afterWait(mine, () => list(service.app, caller))).toHaveLength(length);
+}
+
 test('a list of large definitions waits for its place before it is made: many at once take no more memory than two', async () => {
   const mine = await service.tenant();
   const described = Array.from({ length: 200 }, (_, i) => ({
@@ -215,11 +227,7 @@ test('a list of large definitions waits for its place before it is made: many at
     description: 'd'.repeat(900),
   }));
   for (let n = 0; n < 6; n++) await createEntity(mine, `wide${n}`, described);
-  expect((await mine.get('/api/entities')).body.data).toHaveLength(6);
-  // If the service is another process, the places held here are not its places.
-  if (process.env.SERVICE_RUNTIME === 'deno') return;
-  const caller = await userCaller(service, mine, FULL_RIGHTS);
-  expect(await afterWait(mine, () => listEntities(service.app, caller))).toHaveLength(6);
+  await expectWaits(mine, '/api/entities', listEntities, 6);
 });
 
 test('the rules of a tenant count as they are received, so that few large lists of them are in memory at once', async () => {
@@ -228,10 +236,7 @@ test('the rules of a tenant count as they are received, so that few large lists 
   const values = { a: 'x'.repeat(20_000), b: 'x'.repeat(20_000), c: 'x'.repeat(20_000) };
   const rule = { entity: 'ruled', trigger: 'before_create', condition: 'a = "z"', action: { type: 'set', values } };
   for (let n = 0; n < 20; n++) expect((await mine.post('/api/rules', { ...rule, name: `r${n}` })).status).toBe(201);
-  expect((await mine.get('/api/rules')).body.data).toHaveLength(20);
-  if (process.env.SERVICE_RUNTIME === 'deno') return;
-  const caller = await userCaller(service, mine, FULL_RIGHTS);
-  expect(await afterWait(mine, () => listRules(service.app, caller))).toHaveLength(20);
+  await expectWaits(mine, '/api/rules', listRules, 20);
 });
 
 test('the webhook subscriptions of a tenant count as they are received, so that few large lists of them are in memory at once', async () => {
@@ -246,10 +251,7 @@ test('the webhook subscriptions of a tenant count as they are received, so that 
     });
   const created = await Promise.all(Array.from({ length: 300 }, create));
   expect(new Set(created.map(({ status }) => status))).toEqual(new Set([201]));
-  expect((await mine.get('/api/webhooks/subscriptions')).body.data).toHaveLength(300);
-  if (process.env.SERVICE_RUNTIME === 'deno') return;
-  const caller = await userCaller(service, mine, FULL_RIGHTS);
-  expect(await afterWait(mine, () => listSubscriptions(service.app, caller))).toHaveLength(300);
+  await expectWaits(mine, '/api/webhooks/subscriptions', listSubscriptions, 300);
 }, 30_000);
 
 test('a record that is read by itself counts towards what its call holds while the next statement waits', async () => {
