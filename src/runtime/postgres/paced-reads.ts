@@ -5,9 +5,13 @@
 // Contract: neighbours#fair-shares.
 import type { Socket } from 'node:net';
 import { giveWay } from '../event-loop.ts';
+import { MessageCounter } from './message-counter.ts';
 
-/** Bytes of a part. Parsing one takes up to 9 ms where the values are short. A smaller chunk does not wait for a turn. */
-const PART_BYTES = 16_384;
+/**
+ * A part ends after this many bytes, or after this many messages of the server: parsing takes as long for a row of short values as
+ * for one of long values. A chunk that is one part does not wait for a turn.
+ */
+const PART = { bytes: 65_536, messages: 100 };
 
 type Listener = (part: Uint8Array) => void;
 
@@ -15,6 +19,7 @@ export class PacedReads {
   /** The share whose turns the parts take. */
   share = 'service';
   readonly #chunks: Uint8Array[] = [];
+  readonly #counter = new MessageCounter();
   #listener: Listener = () => undefined;
   #isHandingOut = false;
   #isPaused = false;
@@ -50,12 +55,13 @@ export class PacedReads {
     else this.socket.resume();
   }
 
+  /** The first part of a chunk that finds no others waiting is handed on at once. */
   #receive(chunk: Uint8Array): void {
-    if (chunk.length <= PART_BYTES && this.#chunks.length === 0 && !this.#isPaused) this.#hand(chunk);
-    else {
-      this.#chunks.push(chunk);
-      void this.#handOut();
-    }
+    const isFree = this.#chunks.length === 0 && !this.#isPaused;
+    const left = isFree ? this.#handPart(chunk) : chunk;
+    if (left.length === 0) return;
+    this.#chunks.push(left);
+    void this.#handOut();
   }
 
   async #handOut(): Promise<void> {
@@ -68,16 +74,19 @@ export class PacedReads {
       if (this.#isPaused || this.#isClosed) break;
       const [chunk] = this.#chunks;
       if (chunk === undefined) break;
-      if (chunk.length <= PART_BYTES) this.#chunks.shift();
-      else this.#chunks[0] = chunk.subarray(PART_BYTES);
-      this.#hand(chunk.subarray(0, PART_BYTES));
+      const left = this.#handPart(chunk);
+      if (left.length === 0) this.#chunks.shift();
+      else this.#chunks[0] = left;
     }
     this.#isHandingOut = false;
     if (!this.#isPaused) this.socket.resume();
   }
 
-  #hand(part: Uint8Array): void {
-    this.onPart(part.length);
-    this.#listener(part);
+  /** Hands out the first part of the chunk; returns the rest. */
+  #handPart(chunk: Uint8Array): Uint8Array {
+    const end = this.#counter.endOf(chunk.subarray(0, PART.bytes), PART.messages);
+    this.onPart(end);
+    this.#listener(chunk.subarray(0, end));
+    return chunk.subarray(end);
   }
 }
