@@ -28,8 +28,9 @@ COPY client client
 COPY scripts/tds scripts/tds
 RUN ln -s /app/scripts/tds /usr/local/bin/tds
 COPY --from=console /app/dist dist
-# The last variable paces the garbage collector, as `scripts/start` explains.
-ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/data BUN_JSC_forceRAMSize=536870912
+ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/data
+# How the runtime collects garbage, as `scripts/start` explains.
+ENV BUN_JSC_forceRAMSize=536870912 BUN_JSC_concurrentGCMaxHeadroom=2.5
 USER service
 EXPOSE 3000
 VOLUME /data

@@ -17,12 +17,13 @@ export interface ServiceEnv {
   DATABASE_URL?: string;
   REDIS_URL?: string;
   DATA_DIR: string;
-  /** Bytes of memory that the garbage collector is paced for. */
+  /** How the runtime collects garbage. */
   BUN_JSC_forceRAMSize: string;
+  BUN_JSC_concurrentGCMaxHeadroom: string;
 }
 
-/** As `scripts/start` sets it. */
-const PACED_FOR = '536870912';
+/** As `scripts/start` sets them. */
+const COLLECTOR = { BUN_JSC_forceRAMSize: '536870912', BUN_JSC_concurrentGCMaxHeadroom: '2.5' };
 
 interface FilledTenant {
   key: string;
@@ -35,7 +36,7 @@ interface FilledTenant {
 /** The environment of a service with new secrets; without `urls` it uses the embedded database. */
 export function serviceEnv(dataDir: string, urls?: { database: string; redis: string }): ServiceEnv {
   const secret = () => randomBytes(32).toString('hex');
-  const settings = { PORT: '0', DEMO: '0', DATA_DIR: dataDir, BUN_JSC_forceRAMSize: PACED_FOR } as const;
+  const settings = { PORT: '0', DEMO: '0', DATA_DIR: dataDir, ...COLLECTOR } as const;
   const own = { ADMIN_SECRET: secret(), JWT_SECRET: secret(), ...settings };
   return urls ? { ...own, DATABASE_URL: urls.database, REDIS_URL: urls.redis } : own;
 }
