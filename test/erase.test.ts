@@ -2,6 +2,7 @@
 // Contract: history#erase.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';
+import type { Operation } from '../src/access/rights.ts';
 import { compile, type Sql, sql, type Tx } from '../src/runtime/sql.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { addRole, bearer, everyKind, userToken, withRole } from './support/credentials.ts';
@@ -347,6 +348,29 @@ describe('erasing', () => {
     expect((await tenant.get(`${RECORDS}/${id}`)).status).toBe(404);
     expect(await places()).toEqual([]);
     expect((await tenant.post(`${RECORDS}/${id}/restore`, { version: 1 })).status).toBe(409);
+  });
+
+  test('a caller with a row filter is not told that a record was erased, whatever its filter says about records without values', async () => {
+    const { id } = await createRecord(tenant, RECORDS, { title: canary, stage: 'secret' });
+    await erase(id);
+    const attempts = async (client: Client, of: string): Promise<unknown[]> => {
+      const restored = await client.post(`${RECORDS}/${of}/restore`, { version: 1 });
+      const file = JSON.stringify({ id: of, title: 'x', stage: 'open' });
+      const type = { 'content-type': 'application/x-ndjson' };
+      const imported = await client.post(`${RECORDS}/import?ids=keep`, file, type);
+      return [restored.status, restored.body.error.message, imported.body.data.errors[0].message];
+    };
+    const permissions = { task: ['read', 'create', 'update'] as Operation[] };
+    const all = await withRole(service, tenant, { permissions });
+    const told = 'the values of this record have been erased';
+    expect(await attempts(all, id)).toEqual([409, told, told]);
+    const { id: hidden } = await createRecord(tenant, RECORDS, { title: canary, stage: 'secret' });
+    for (const rowFilter of ['stage != "secret"', 'NOT (stage = "secret")', 'stage = "open"']) {
+      const some = await withRole(service, tenant, { permissions, entities: { task: { rowFilter } } });
+      const refused = await attempts(some, id);
+      expect(refused).toEqual([404, 'record not found', 'id: already exists']);
+      expect(refused).toEqual(await attempts(some, hidden));
+    }
   });
 
   test('many versions of a record of the largest size go in parts', async () => {

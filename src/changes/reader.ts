@@ -5,7 +5,7 @@
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
 import type { App } from '../app.ts';
-import { type AccessScope, accessScopeOf, hasRowFilter } from '../entities/access-scope.ts';
+import { type AccessScope, accessScopeOf, hasRowFilter, readsEveryRow } from '../entities/access-scope.ts';
 import { type Catalog, catalogOf, forgetCatalog, isOlderThan } from '../entities/catalog.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import { retypedIn } from '../entities/past-images.ts';
@@ -207,7 +207,7 @@ export class EventReader {
       view && conditionFor(view.dsl, catalog, caller, entity, now),
       ...filters.map((text) => parseExpression(text, scope.names)),
     );
-    const isWhole = allows(caller.rights, 'read', entity.name) && !hasRowFilter(caller, entity);
+    const isWhole = readsEveryRow(caller, entity);
     return { entity, fields: scope.fields, condition, isWhole };
   }
 

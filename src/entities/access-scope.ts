@@ -87,6 +87,11 @@ export function hasRowFilter({ rights }: TenantCaller, { name }: Entity): boolea
   return restrictionOn(rights, name)?.rowFilter !== undefined;
 }
 
+/** Whether the caller may read every row of the entity. */
+export function readsEveryRow(caller: TenantCaller, entity: Entity): boolean {
+  return allows(caller.rights, 'read', entity.name) && !hasRowFilter(caller, entity);
+}
+
 function visibility({ rights }: TenantCaller, { name }: Entity): (field: Field) => boolean {
   const restriction = restrictionOn(rights, name);
   return ({ key }) => isFieldVisible(restriction, key);

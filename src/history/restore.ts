@@ -138,10 +138,11 @@ async function imageOf(restore: Restore): Promise<{ data: SlotValues; at: string
   return { data: event.row.data, at: event.at };
 }
 
-/** Whether the event's image was among the caller's rows at its time. */
-async function wasSeen({ writing, scope }: Restore, { row, at }: FeedEvent): Promise<boolean> {
+/** Whether the event's image was among the caller's rows at its time. An erased image has no values that could tell. */
+async function wasSeen({ writing, scope }: Restore, { row, at, erased }: FeedEvent): Promise<boolean> {
   const { catalog, caller, evaluator } = writing;
   const { rowFilter } = accessScopeOf(catalog, caller, scope.entity, new Date(at));
+  if (erased !== undefined && rowFilter !== null) return false;
   return row !== null && (rowFilter === null || (await evaluator.met(scope.entity, rowFilter, row, at)));
 }
 

@@ -3,6 +3,7 @@
 // twice, neither as an ETag nor in the history. An erased record does not come back.
 // Failures: 409.
 // Contract: decisions#import.
+import { readsEveryRow } from '../../entities/access-scope.ts';
 import type { Entity } from '../../entities/field.ts';
 import type { ServiceError } from '../../errors.ts';
 import { NO_TABLE_SCANS, sql } from '../../runtime/sql.ts';
@@ -30,7 +31,7 @@ export async function pastOfIds(
 }
 
 async function readPast(
-  { tx }: WritingInTransaction,
+  { tx, caller }: WritingInTransaction,
   entity: Entity,
   ids: readonly string[],
 ): Promise<Map<string, Past>> {
@@ -44,9 +45,12 @@ async function readPast(
     from platform.events as e
     where e.record_id = any(${[...ids]}::uuid[]) and e.tenant_id::text = ${entity.tenantId} and e.version is not null
     group by e.record_id`);
+  // Nobody can tell whether an erased record was among the caller's rows.
+  const isErasureTold = readsEveryRow(caller, entity);
   return new Map(
     rows.map(({ id, version, is_other: isOther, is_erased: isErased }) => {
-      const refusal = isOther ? idTaken() : isErased ? hasBeenErased() : undefined;
+      const isTaken = isOther || (isErased && !isErasureTold);
+      const refusal = isTaken ? idTaken() : isErased ? hasBeenErased() : undefined;
       return [id, { version, ...(refusal === undefined ? {} : { refusal }) }];
     }),
   );

@@ -4,8 +4,7 @@
 // takes little memory. All of it is one transaction.
 // Failures: 409 under `restrict`, 503 at the transaction's deadline.
 // Contract: decisions#fields.
-import { allows } from '../../access/rights.ts';
-import { hasRowFilter, visibleFields } from '../../entities/access-scope.ts';
+import { readsEveryRow, visibleFields } from '../../entities/access-scope.ts';
 import type { Entity, Field, Reference } from '../../entities/field.ts';
 import { conflict, type ServiceError } from '../../errors.ts';
 import { storedSize } from '../../events/event.ts';
@@ -170,7 +169,7 @@ function stillReferredTo(writing: WritingInTransaction, reference: Reference, co
   const { caller } = writing;
   const entity = entityOf(writing, reference);
   const { id, key, onDelete } = reference.field;
-  const seesAll = allows(caller.rights, 'read', entity.name) && !hasRowFilter(caller, entity);
+  const seesAll = readsEveryRow(caller, entity);
   if (!seesAll || !visibleFields(caller, entity).some((field) => field.id === id)) {
     return conflict('other records still refer to this one');
   }
