@@ -156,6 +156,15 @@ describe('files', () => {
     expect(readdirSync(cli.directory).filter((name) => name.endsWith('.part'))).toEqual(['new.csv.part']);
   });
 
+  test('that only their owner can read stay so when an export replaces them', async () => {
+    for (const mode of [0o600, 0o640, 0o400]) {
+      const file = join(cli.directory, `private-${mode.toString(8)}.csv`);
+      writeFileSync(file, 'old', { mode });
+      expect(await cli.run(['export', 'deals', '--out', file])).toMatchObject({ code: 0 });
+      expect([readFileSync(file, 'utf8'), statSync(file).mode & 0o777]).toEqual([CSV, mode]);
+    }
+  });
+
   test('of a backup stay in its folder, whatever a service calls its tenants or a manifest its files', async () => {
     const { code, err } = await cli.run(['backup', '--all', 'backups']);
     expect([code, err]).toEqual([1, expect.stringContaining('no name of a file')]);
