@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { checkSchemas } from '../src/health/schema-check.ts';
 import { repairSchemas } from '../src/health/schema-repair.ts';
+import { connectionLost } from '../src/runtime/postgres/failures.ts';
 import { compile, identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { measureStorageOnce } from '../src/usage/storage.ts';
@@ -349,16 +350,95 @@ describe('the repair', () => {
   });
 });
 
+// A lock needs a second session: its own Postgres, with or without pgvector.
+describe('a tenant that another session locks delays and fails no other tenant', () => {
+  let shared: PrivatePostgres | undefined;
+  let apart: TestService;
+  beforeAll(async () => {
+    shared = await privatePostgres();
+    if (shared !== undefined) apart = await startService({ DATABASE_URL: shared.url });
+  });
+  afterAll(async () => {
+    await apart?.stop();
+    await shared?.remove();
+  });
+
+  /** Holds the locks of a statement while `work` runs. */
+  async function whileLocked(statement: string, work: () => Promise<void>): Promise<void> {
+    const [locked, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const holding = apart.app.db.slow.begin(async (tx) => {
+      await tx.exec(statement);
+      locked.resolve();
+      await released.promise;
+    });
+    await locked.promise;
+    await work().finally(released.resolve);
+    await holding;
+  }
+
+  for (const [what, statement] of [
+    ['row', (id: string) => `select from platform.tenants where id = '${id}' for update`],
+    ['definitions', (id: string) => `lock table ${schemaOf(id)}.entity_definitions in access exclusive mode`],
+    ['documents', (id: string) => `lock table ${schemaOf(id)}.documents in access exclusive mode`],
+  ] as const) {
+    test(`a tenant’s ${what} stay locked: it is in errors, and the others are repaired`, async () => {
+      if (shared === undefined) return;
+      const tenants = await Promise.all([1, 2, 3, 4].map(() => apart.tenant()));
+      const [held, ...others] = tenants as [TestTenant, ...TestTenant[]];
+      for (const one of tenants) await runInSchema(apart, one, 'alter table documents drop column content_text');
+      const check = async (): Promise<Json[]> => (await apart.admin.get('/health/schema')).body.data.issues;
+      const lacking = (all: Json[]): string[] =>
+        all.filter(({ column }) => column === 'content_text').map(({ tenant: slug }) => slug);
+      await whileLocked(statement(held.id), async () => {
+        const before = await check();
+        expect(lacking(before).sort()).toEqual(tenants.map(({ slug }) => slug).sort());
+        const locked = before.filter(({ fix: text }) => text.includes('Another session locks'));
+        const issue = { tenant: held.slug, check: 'table_exists', table: 'entity_definitions', severity: 'critical' };
+        expect(locked).toEqual(what === 'definitions' ? [expect.objectContaining(issue)] : []);
+        const repair = await apart.admin.post('/health/schema/fix');
+        expect(repair.status).toBe(200);
+        const message = 'another session locks the tenant or one of its tables; try again later';
+        expect(repair.body.data.errors).toContainEqual({ tenant: held.slug, message });
+        const { errors } = repair.body.data;
+        for (const { slug } of others) expect(errors).not.toContainEqual({ tenant: slug, message });
+        expect(lacking(await check())).toEqual([held.slug]);
+      });
+      await apart.admin.post('/health/schema/fix');
+      expect(lacking(await check())).toEqual([]);
+    }, 40_000);
+  }
+
+  test('the connection of one repair is lost: its tenant is in errors, and the others are repaired', async () => {
+    const other = await service.tenant();
+    for (const one of [tenant, other])
+      await runInSchema(service, one, 'alter table documents drop column content_text');
+    const { db } = service.app;
+    const begin: typeof db.slow.begin = (work) =>
+      db.slow.begin(async (tx) => {
+        const first: typeof tx.first = (query) => {
+          const { text, parameters } = compile(query);
+          const isRepair = text.includes('schema_version as version') && parameters.includes(tenant.id);
+          return isRepair ? Promise.reject(connectionLost()) : tx.first(query);
+        };
+        return work(Object.assign(Object.create(tx), { rows: tx.rows.bind(tx), first }));
+      });
+    const { fixed, errors } = await repairSchemas({ ...service.app, db: { ...db, slow: { ...db.slow, begin } } });
+    expect([fixed, errors.map(({ tenant: slug }) => slug)]).toEqual([1, [tenant.slug]]);
+    expect(await fix()).toEqual({ fixed: 1, errors: [] });
+  });
+});
+
 test('a check succeeds although tenants are dropped, each just before it is read', async () => {
   const { db } = service.app;
   const doomed = await Promise.all([1, 2, 3, 4].map(() => service.tenant()));
-  const rows: typeof db.slow.rows = async (query) => {
-    const isOfDefinitions = compile(query).text.includes('with definition as');
-    const one = isOfDefinitions ? doomed.pop() : undefined;
+  // The first transaction reads the reference, the others read definitions.
+  let transactions = 0;
+  const begin: typeof db.slow.begin = async (work) => {
+    const one = transactions++ > 0 ? doomed.pop() : undefined;
     if (one !== undefined) await service.admin.delete(`/api/admin/platform/tenants/${one.slug}?confirm=${one.slug}`);
-    return db.slow.rows(query);
+    return db.slow.begin(work);
   };
-  const checked = await checkSchemas({ ...service.app, db: { ...db, slow: { ...db.slow, rows } } });
+  const checked = await checkSchemas({ ...service.app, db: { ...db, slow: { ...db.slow, begin } } });
   expect([checked.some(({ id }) => id === tenant.id), doomed.length]).toEqual([true, 0]);
 });
 
@@ -370,6 +450,17 @@ test('a check of all tenants takes at most five statements', async () => {
     return db.slow.rows(query);
   };
   const first: typeof db.slow.first = async (query) => (await rows(query))[0] as never;
-  await checkSchemas({ ...service.app, db: { ...db, slow: { ...db.slow, rows, first } } });
+  // The first transaction reads the reference; in the others, the limit of the wait for locks is no statement of the check.
+  let transactions = 0;
+  const begin: typeof db.slow.begin = (work) =>
+    db.slow.begin((tx) => {
+      if (transactions++ === 0) return work(tx);
+      const counted: typeof tx.rows = (query) => {
+        if (!compile(query).text.includes('set_config')) statements++;
+        return tx.rows(query);
+      };
+      return work(Object.assign(Object.create(tx), { rows: counted, first: tx.first.bind(tx) }));
+    });
+  await checkSchemas({ ...service.app, db: { ...db, slow: { ...db.slow, rows, first, begin } } });
   expect(statements).toBeLessThanOrEqual(5);
 });

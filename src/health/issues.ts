@@ -14,12 +14,13 @@ const SEVERITY_BY_CHECK = {
 export type Check = keyof typeof SEVERITY_BY_CHECK;
 export const CHECKS = Object.keys(SEVERITY_BY_CHECK) as Check[];
 
-/** One fault of one tenant's schema; `name` is the entity or trigger concerned. */
+/** One fault of one tenant's schema; `name` is the entity or trigger concerned. A locked table could not be read. */
 export interface Finding {
   check: Check;
   table: string | null;
   column: string | null;
   name?: string;
+  isLocked?: true;
 }
 
 export const TRIGGER = 'trg_enforce_svc_system';
@@ -35,7 +36,8 @@ export function toIssue(tenant: string, finding: Finding) {
   return { tenant, check, table, column, severity: SEVERITY_BY_CHECK[check], fix: fixOf(finding) };
 }
 
-function fixOf({ check, table, column, name }: Finding): string {
+function fixOf({ check, table, column, name, isLocked }: Finding): string {
+  if (isLocked) return `Another session locks the table ${table}: end its transaction, then check again`;
   switch (check) {
     case 'extension_exists':
       return `Install pgvector on the Postgres server if it is missing, then ${REPAIR} (runs: create extension vector)`;

@@ -1,8 +1,10 @@
 // The six checks of all tenants' schemas, in a few statements. Missing objects are found by comparing Postgres's catalog with
 // the reference schema; only flags and record tables are read from the tenants, many at a time. A missing table is one finding,
-// not one for each of its columns.
+// not one for each of its columns. A table of definitions that another session locks is reported, and delays no other tenant.
 // Contract: interface#schema-health, decisions#operations.
 import type { App } from '../app.ts';
+import { limitLockWaits } from '../runtime/locks.ts';
+import { isLockTimeout } from '../runtime/postgres/failures.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { identifier, join, type Queries, type Sql, sql } from '../runtime/sql.ts';
 import { referenceSchema } from '../tenants/reference.ts';
@@ -19,13 +21,15 @@ export interface CheckedTenant {
 /** How many tenants one statement reads; it holds three locks for each. */
 const TENANTS_PER_STATEMENT = 200;
 const ATTEMPTS = 3;
+/** How long a check waits for locks of other sessions, in milliseconds. Meanwhile, it delays changes of the definitions that it reads. */
+const LOCK_WAIT_MS = 1_000;
 
 /** Checks all tenants, ordered by slug. A tenant dropped meanwhile makes the check start over without it. */
 export async function checkSchemas(app: App): Promise<CheckedTenant[]> {
   const required = await app.db.slow.begin((tx) => requiredColumns(app, tx));
   for (let attempt = 1; ; attempt++) {
     try {
-      return await check(app.db.slow, required);
+      return await check(app, app.db.slow, required);
     } catch (error) {
       if (attempt === ATTEMPTS || !isGone(error)) throw error;
     }
@@ -34,7 +38,7 @@ export async function checkSchemas(app: App): Promise<CheckedTenant[]> {
 
 /** The faults of one tenant's schema. The transaction must hold the tenant's lock. */
 export async function checkTenant(app: App, tx: Transaction, tenantId: string): Promise<Finding[]> {
-  return (await check(tx, await requiredColumns(app, tx), tenantId))[0]?.findings ?? [];
+  return (await check(app, tx, await requiredColumns(app, tx), tenantId))[0]?.findings ?? [];
 }
 
 interface RequiredColumn {
@@ -57,7 +61,12 @@ function isGone(error: unknown): boolean {
   return code === '42P01' || code === '3F000';
 }
 
-async function check(queries: Queries, required: readonly RequiredColumn[], only?: string): Promise<CheckedTenant[]> {
+async function check(
+  app: App,
+  queries: Queries,
+  required: readonly RequiredColumn[],
+  only?: string,
+): Promise<CheckedTenant[]> {
   const tenants = await readTenants(queries, only);
   const findings = new Findings(tenants);
   const hasVector = await queries.first(sql`select from pg_extension where extname = 'vector'`);
@@ -66,26 +75,47 @@ async function check(queries: Queries, required: readonly RequiredColumn[], only
   await findMissingTriggerAndIndex(queries, findings, only);
   for (let i = 0; i < tenants.length; i += TENANTS_PER_STATEMENT) {
     const readable = tenants.slice(i, i + TENANTS_PER_STATEMENT).filter(({ id }) => findings.canReadDefinitions(id));
-    await findInRemaining(queries, findings, readable, only);
+    // A failed transaction accepts no further query; its tenant is locked and cannot be dropped.
+    if (only === undefined) await findInRemaining(app, findings, readable);
+    else if (readable.length > 0) await findInDefinitions(queries, findings, readable);
   }
   return tenants;
 }
 
-/** Runs the checks; when tenants were dropped meanwhile, repeats the query without them. */
-async function findInRemaining(queries: Queries, findings: Findings, tenants: CheckedTenant[], only?: string) {
+/** Runs the checks; when tenants were dropped meanwhile, or their definitions are locked, repeats the query without them. */
+async function findInRemaining(app: App, findings: Findings, tenants: CheckedTenant[]): Promise<void> {
+  const { slow } = app.db;
   let remaining = tenants;
-  while (remaining.length > 0) {
+  for (let attempt = 1; remaining.length > 0; ) {
+    const reading = remaining;
     try {
-      return await findInDefinitions(queries, findings, remaining);
+      return await slow.begin(async (tx) => {
+        await limitLockWaits(tx, LOCK_WAIT_MS);
+        await findInDefinitions(tx, findings, reading);
+      });
     } catch (error) {
-      // A failed transaction accepts no further query; its tenant is locked and cannot be dropped.
-      if (!isGone(error) || only !== undefined) throw error;
-      const present = new Set((await readTenants(queries)).map(({ id }) => id));
-      const left = remaining.filter(({ id }) => present.has(id));
-      if (left.length === remaining.length) throw error;
-      remaining = left;
+      if (!isGone(error) && !isLockTimeout(error)) throw error;
+      const present = new Set((await readTenants(slow)).map(({ id }) => id));
+      const locked = isLockTimeout(error) ? await lockedSchemas(slow) : new Set<string>();
+      for (const { id } of reading) if (locked.has(schemaOf(id))) findings.addLocked(id);
+      remaining = reading.filter(({ id }) => present.has(id) && !locked.has(schemaOf(id)));
+      // The lock may have been released since.
+      if (remaining.length === reading.length && (isGone(error) || attempt++ === ATTEMPTS)) throw error;
     }
   }
+}
+
+/** The schemas in which a session locks the definitions, or one of their indexes, against readers, or waits to do so. */
+async function lockedSchemas(queries: Queries): Promise<Set<string>> {
+  const rows = await queries.rows<{ schema: string }>(sql`
+    select distinct n.nspname::text as schema
+    from pg_locks as l
+    left join pg_index as i on i.indexrelid = l.relation
+    join pg_class as c on c.oid = coalesce(i.indrelid, l.relation)
+    join pg_namespace as n on n.oid = c.relnamespace
+    where l.database = (select oid from pg_database where datname = current_database())
+      and l.mode = 'AccessExclusiveLock' and c.relname = 'entity_definitions'`);
+  return new Set(rows.map(({ schema }) => schema));
 }
 
 async function readTenants(queries: Queries, only?: string): Promise<CheckedTenant[]> {
@@ -108,6 +138,10 @@ class Findings {
 
   add(id: string, check: Check, table: string | null, column: string | null, name?: string): void {
     this.#byId.get(id)?.push({ check, table, column, ...(name === undefined ? {} : { name }) });
+  }
+
+  addLocked(id: string): void {
+    this.#byId.get(id)?.push({ check: 'table_exists', table: 'entity_definitions', column: null, isLocked: true });
   }
 
   lacks(id: string, table: string, column: string): boolean {

@@ -8,10 +8,10 @@ import { repairEntities } from '../entities/entities.ts';
 import { ServiceError } from '../errors.ts';
 import { forEachConcurrently } from '../runtime/concurrency.ts';
 import { addVectorExtension } from '../runtime/migrate.ts';
-import { isDeadlock } from '../runtime/postgres/failures.ts';
+import { isDeadlock, isLockTimeout } from '../runtime/postgres/failures.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { sql } from '../runtime/sql.ts';
-import { repairTenantSchema, withTenantLock } from '../tenants/provision.ts';
+import { LOCK_TIMEOUT_MS, repairTenantSchema, withTenantLock } from '../tenants/provision.ts';
 import { TENANT_COLUMNS, type TenantRow, toTenant } from '../tenants/tenants.ts';
 import { SCHEMA_CONCURRENCY } from '../tenants/upgrade.ts';
 import { describeFinding, type Finding, needsVector } from './issues.ts';
@@ -63,16 +63,16 @@ const TRIES = 5;
 async function repairTenant(app: App, tenant: CheckedTenant, tries = 1): Promise<string> {
   const { id, slug } = tenant;
   try {
-    const outcome = await withTenantLock(app, id, (tx, version) => repairLocked(app, tx, id, version));
+    const outcome = await withTenantLock(app, id, (tx, version) => repairLocked(app, tx, id, version), LOCK_TIMEOUT_MS);
     if (outcome === 'fixed') {
       app.log.info('tenant schema repaired', { tenant: slug });
       for (const topic of ['tenant', 'catalog', 'role'] as const) await app.invalidations.publish(topic, id);
     }
     return outcome ?? 'healthy';
   } catch (error) {
-    if (error instanceof ServiceError) throw error;
     if (isDeadlock(error) && tries < TRIES) return repairTenant(app, tenant, tries + 1);
     app.log.error('a tenant schema could not be repaired', { tenant: slug, error });
+    if (isLockTimeout(error)) return 'another session locks the tenant or one of its tables; try again later';
     return error instanceof Error ? error.message : 'unknown failure';
   }
 }

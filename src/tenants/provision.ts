@@ -13,7 +13,7 @@ import { completeSchema } from './reference.ts';
 import { schemaOf } from './tenants.ts';
 
 /** How long `alter table` waits for its lock; meanwhile, requests queue behind it. */
-const LOCK_TIMEOUT_MS = 5_000;
+export const LOCK_TIMEOUT_MS = 5_000;
 
 /** Creates the schema of a new tenant. */
 export async function createTenantSchema(app: App, tx: Transaction, tenantId: string): Promise<void> {
@@ -48,14 +48,17 @@ export async function repairTenantSchema(app: App, tx: Transaction, tenantId: st
 
 /**
  * Runs `work` in a transaction that locks the tenant's row: no other process migrates, repairs or drops its schema
- * meanwhile. Undefined when the tenant does not exist. Fails with SQLSTATE 55P03 when a table stays locked.
+ * meanwhile. Undefined when the tenant does not exist. Fails with SQLSTATE 55P03 when a table stays locked, or the row for
+ * `rowWaitMs` (0: wait for ever).
  */
 export async function withTenantLock<T>(
   app: App,
   tenantId: string,
   work: (tx: Transaction, version: number) => Promise<T>,
+  rowWaitMs = 0,
 ): Promise<T | undefined> {
   return app.db.slow.begin(async (tx) => {
+    if (rowWaitMs > 0) await limitLockWaits(tx, rowWaitMs);
     const row = await tx.first<{ version: number }>(sql`
       select schema_version as version from platform.tenants where id = ${tenantId}::uuid for no key update`);
     if (row === undefined) return undefined;
