@@ -33,6 +33,42 @@ describe('roles', () => {
     expect(system.find(({ name }) => name === 'member').permissions).toEqual({ '*': ALL });
   });
 
+  test('a caller that may write but not read gets back only what it has written, however it writes', async () => {
+    const RECORDS = '/api/entities/invoices/records';
+    const fields = [
+      { key: 'title', type: 'text' },
+      { key: 'number', type: 'text', unique: true },
+      { key: 'note', type: 'text' },
+      { key: 'state', type: 'text', default: 'hidden default' },
+    ];
+    await tenant.post('/api/entities', { name: 'invoices', fields });
+    const { id } = (await tenant.post(RECORDS, { title: 'canary', number: '1', note: 'canary' })).body.data;
+    await tenant.post('/api/roles', { name: 'writer', permissions: { invoices: ['create', 'update'] } });
+    const writer = await userWith('writer');
+    expect((await writer.get(`${RECORDS}/${id}`)).status).toBe(403);
+    const operations = [
+      { op: 'update', id, data: {} },
+      { op: 'upsert', by: 'number', data: { number: '1' } },
+    ];
+    const answers = [
+      await writer.patch(`${RECORDS}/${id}`, {}),
+      await writer.patch(`${RECORDS}/${id}?dryRun=true`, {}),
+      await writer.request('PUT', `${RECORDS}/${id}`, { data: {} }),
+      await writer.post(`${RECORDS}?upsert=number`, { number: '1' }),
+      await writer.post(`${RECORDS}/bulk`, { operations }),
+      await writer.post(`${RECORDS}/bulk?dryRun=true`, { operations }),
+      await writer.post(RECORDS, { number: '2' }),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200, 201]);
+    for (const { text } of answers) expect(text).not.toMatch(/canary|hidden default|"title"|"note"/);
+    const { data } = (await writer.patch(`${RECORDS}/${id}`, { data: { note: 'mine' } })).body;
+    const system = ['createdAt', 'createdBy', 'entityId', 'id', 'updatedAt', 'updatedBy'];
+    expect(Object.keys(data).sort()).toEqual([...system, 'note'].sort());
+    expect(data.note).toBe('mine');
+    await tenant.patch('/api/roles/writer', { permissions: { invoices: ALL } });
+    expect((await writer.patch(`${RECORDS}/${id}`, {})).body.data).toMatchObject({ title: 'canary', note: 'mine' });
+  });
+
   test('are added, read, changed and deleted', async () => {
     const permissions = {
       jobs: ['read'],

@@ -22,6 +22,8 @@ export interface AccessScope {
   /** The names that the caller may use in filters and sort keys. */
   readonly names: Names;
   isVisible(field: Field): boolean;
+  /** Whether the caller may read records of the entity: it may have the right to write only. */
+  readonly isReadable: boolean;
   /** True for tenant admins: nothing is hidden, and no change of roles will hide anything. */
   isUnlimited: boolean;
 }
@@ -41,6 +43,7 @@ export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: En
     rowFilter: filter === undefined ? null : parseRowFilter(catalog, caller, entity, filter, now),
     names: namesOf(catalog, caller, entity, now, isVisible, readable),
     isVisible,
+    isReadable: allows(caller.rights, 'read', entity.name),
     isUnlimited: caller.rights.isUnlimited,
   };
 }

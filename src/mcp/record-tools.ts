@@ -13,7 +13,7 @@ import { LIMITS } from '../limits.ts';
 import { listRecords } from '../records/read/list.ts';
 import { readRecord } from '../records/read/read.ts';
 import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/record.ts';
-import { shape } from '../records/row.ts';
+import { shapeWritten } from '../records/row.ts';
 import { autocommit } from '../records/write/context.ts';
 import { createRecord, deleteRecord, updateRecord, type Written } from '../records/write/write.ts';
 import { waitForPlace } from '../runtime/large-calls.ts';
@@ -72,8 +72,8 @@ async function writeOrTry(
 
 const Data = Type.Unsafe<JsonObject>({ ...ValuesSchema, description: 'Values by field key.' });
 
-function toJson({ row, scope }: Written): object {
-  return shape(row, scope.entity, scope.fields);
+function toJson({ row, scope }: Written, data: JsonObject): object {
+  return shapeWritten(row, scope, data);
 }
 
 export const RECORD_TOOLS: readonly Tool[] = [
@@ -119,7 +119,7 @@ export const RECORD_TOOLS: readonly Tool[] = [
     output: tried(RecordSchema),
     run: async ({ app, caller }, { entity_name: name, data, dry_run: isDry }) =>
       writeOrTry({ app, caller }, isDry, async (used) =>
-        toJson(await createRecord(autocommit(used, caller), name, data)),
+        toJson(await createRecord(autocommit(used, caller), name, data), data),
       ),
   }),
   defineTool({
@@ -132,7 +132,7 @@ export const RECORD_TOOLS: readonly Tool[] = [
     output: tried(RecordSchema),
     run: async ({ app, caller }, { entity_name: name, record_id: id, data, dry_run: isDry }) =>
       writeOrTry({ app, caller }, isDry, async (used) =>
-        toJson(await updateRecord(autocommit(used, caller), name, id, data)),
+        toJson(await updateRecord(autocommit(used, caller), name, id, data), data),
       ),
   }),
   defineTool({

@@ -21,7 +21,7 @@ import { listRecords } from './read/list.ts';
 import { ListQuery, listInput, RecordQuery } from './read/parameters.ts';
 import { readRecord } from './read/read.ts';
 import { type FlatRecord, RecordPageSchema, RecordSchema, type Values, ValuesSchema } from './record.ts';
-import { etagOf, isNamedIn, shape, versionsFrom } from './row.ts';
+import { etagOf, isNamedIn, shapeWritten, versionsFrom } from './row.ts';
 import { autocommit, type WriteContext } from './write/context.ts';
 import { idempotently } from './write/idempotency.ts';
 import { createRecord, deleteRecord, updateRecord, type Written } from './write/write.ts';
@@ -211,7 +211,7 @@ async function change(app: App, { caller, params, query, body, request }: Change
   const versions = versionsFrom(request.headers.get('if-match'));
   await noteLocksOf(app, caller, params.entityName);
   return runOrTry(app, { caller, query }, async (used) =>
-    ok(...shown(await updateRecord(autocommit(used, caller), params.entityName, params.id, body, versions))),
+    ok(...shown(await updateRecord(autocommit(used, caller), params.entityName, params.id, body, versions), body)),
   );
 }
 
@@ -222,13 +222,14 @@ async function create(
   upsertBy: string | undefined,
   { body, request }: Pick<Change, 'body' | 'request'>,
 ) {
-  if (upsertBy === undefined) return created(...shown(await createRecord(context, entityName, body)));
+  if (upsertBy === undefined) return created(...shown(await createRecord(context, entityName, body), body));
   const versions = versionsFrom(request.headers.get('if-match'));
   const { outcome, ...written } = await upsertRecord(context, entityName, upsertBy, body, versions);
-  return outcome === 'created' ? created(...shown(written)) : ok(...shown(written));
+  const record = shown(written, body);
+  return outcome === 'created' ? created(...record) : ok(...record);
 }
 
 /** The record as the caller sees it, and the headers of the response. */
-function shown({ row, scope }: Written): [FlatRecord, Record<string, string>] {
-  return [shape(row, scope.entity, scope.fields), { etag: etagOf(row, scope) }];
+function shown({ row, scope }: Written, body: Values): [FlatRecord, Record<string, string>] {
+  return [shapeWritten(row, scope, body), { etag: etagOf(row, scope) }];
 }

@@ -3,10 +3,12 @@
 // Contract: interface#record, decisions#concurrency.
 import type { TenantCaller } from '../access/caller.ts';
 import type { AccessScope } from '../entities/access-scope.ts';
+import { unwrap } from '../entities/values.ts';
 import { ServiceError } from '../errors.ts';
 import type { RecordRow } from '../events/event.ts';
 import type { StoredRow } from '../expression/ast.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import type { FlatRecord } from './record.ts';
 
@@ -50,6 +52,14 @@ export function shape(
   record.createdBy = row.created_by;
   record.updatedBy = row.updated_by;
   return record as FlatRecord;
+}
+
+/** The record as the response of a write shows it: to a caller that may not read, without the fields that the body does not set. */
+export function shapeWritten(row: RecordRow, scope: AccessScope, body: JsonObject): FlatRecord {
+  if (scope.isReadable) return shape(row, scope.entity, scope.fields);
+  const written = unwrap(scope, body);
+  const fields = scope.fields.filter(({ key }) => Object.hasOwn(written, key));
+  return shape(row, scope.entity, fields);
 }
 
 /**

@@ -8,7 +8,7 @@ import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { holdBytes } from '../../runtime/large-calls.ts';
 import { currentWork } from '../../runtime/work.ts';
-import { etagOf, shape } from '../row.ts';
+import { etagOf, shapeWritten } from '../row.ts';
 import type { BulkResponse, BulkResult, Operation } from './bulk-request.ts';
 import type { OperationKind, ToResult } from './items.ts';
 
@@ -37,9 +37,9 @@ export class BulkResults {
 
   /** Makes the results of operations of one kind. An operation that is tried again replaces its result. */
   of(op: OperationKind): ToResult<null> {
-    return (scope, { index }, row, outcome) => {
+    return (scope, { index, body }, row, outcome) => {
       const done = op === 'upsert' && outcome !== 'deleted' ? { outcome } : {};
-      const data = op === 'delete' ? {} : { data: shape(row, scope.entity, scope.fields), etag: etagOf(row, scope) };
+      const data = op === 'delete' ? {} : { data: shapeWritten(row, scope, body), etag: etagOf(row, scope) };
       if (!this.#add({ index, op, id: row.id, success: true, ...done, ...data })) throw tooLarge();
       return null;
     };
