@@ -173,6 +173,29 @@ describe('Idempotency-Key', () => {
     expect([third.data.code, third.data.n]).toEqual(['canary-3', undefined]);
   });
 
+  test('a replay has only the system fields for a caller that may no longer read, and what it wrote for one that never might', async () => {
+    for (const orders of [
+      ['read', 'create', 'update'],
+      ['create', 'update'],
+    ]) {
+      await fresh();
+      await tenant.post('/api/roles', { name: 'clerk', permissions: { orders } });
+      const { email } = await addUser(tenant, { role: 'clerk' });
+      const clerk = await signIn(service.anonymous, tenant, email);
+      const one = () => clerk.post(path, { n: 1 }, key('a'));
+      const many = () => clerk.post(`${path}/bulk`, { operations: [{ op: 'create', data: { n: 2 } }] }, key('b'));
+      const first = [await one(), await many()];
+      await tenant.patch('/api/roles/clerk', { permissions: { orders: ['create', 'update'] } });
+      const [single, bulk] = [await one(), await many()];
+      const isReader = orders.includes('read');
+      expect(first.map(({ text }) => /"code"/.test(text))).toEqual([isReader, isReader]);
+      const [n, m] = isReader ? [undefined, undefined] : [1, 2];
+      expect([single.headers.get('idempotent-replayed'), single.body.data.n]).toEqual(['true', n]);
+      expect([bulk.headers.get('idempotent-replayed'), bulk.body.data.results[0].data.n]).toEqual(['true', m]);
+      for (const { text } of [single, bulk]) expect(text).not.toContain('"code"');
+    }
+  });
+
   test('a key is 1 to 255 visible ASCII characters', async () => {
     await fresh();
     for (const bad of ['', 'a b', 'x'.repeat(256), 'é']) {

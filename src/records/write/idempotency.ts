@@ -2,7 +2,7 @@
 // in the transaction of the change, so that a crash preserves both or neither. A dry run neither stores nor replays.
 // Contract: decisions#idempotency.
 import type { TenantCaller } from '../../access/caller.ts';
-import { restrictionOn } from '../../access/rights.ts';
+import { allows, restrictionOn } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogWithin } from '../../entities/catalog.ts';
@@ -33,6 +33,8 @@ interface StoredResponse {
 /** The field that each key of a response named: by now the key may name another field. */
 interface AnswerNames {
   entityId: string;
+  /** Whether the caller might read; if not, the response has only what it had written. Absent in earlier versions. */
+  isOfReader?: boolean;
   slots: Readonly<Record<string, string>>;
 }
 
@@ -56,7 +58,7 @@ interface WriteTarget {
 /**
  * Runs a write at most once per key, then replays its response: 422 for another body, 409 while the first request runs. A
  * replay shows only what the caller may see by now: it omits fields that have been hidden since, and shows only the system
- * fields of a record that is no longer among the caller's rows.
+ * fields of a record that is no longer among the caller's rows, or to a caller that may no longer read.
  */
 export async function idempotently<T>(
   app: App,
@@ -148,12 +150,13 @@ async function keptAnswer(
   slots: string,
 ): Promise<string> {
   let answer = sql`answer`;
-  if (restrictionOn(caller.rights, entityName) !== undefined) {
+  const names = slots === '' ? null : (JSON.parse(slots) as AnswerNames);
+  const mayRead = names?.isOfReader === false || allows(caller.rights, 'read', entityName);
+  if (!mayRead || restrictionOn(caller.rights, entityName) !== undefined) {
     const catalog = await catalogWithin(app, tx, caller.tenant);
     const entity = catalog.byName.get(entityName);
-    const names = slots === '' ? null : (JSON.parse(slots) as AnswerNames);
     const isSame = entity !== undefined && (names === null || names.entityId === entity.id);
-    const shown = isSame ? shownOf(accessScopeOf(catalog, caller, entity), names) : SYSTEM_ONLY;
+    const shown = isSame && mayRead ? shownOf(accessScopeOf(catalog, caller, entity), names) : SYSTEM_ONLY;
     answer = kind === 'bulk' ? shownResults(shown) : shownRecord(shown);
   }
   const row = await tx.first<{ answer: string }>(sql`
@@ -256,6 +259,7 @@ async function store(
   const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
   const names: AnswerNames = {
     entityId: entity?.id ?? '',
+    isOfReader: allows(caller.rights, 'read', entityName),
     slots: Object.fromEntries(entity?.fields.map(({ key: name, slot }) => [name, slot]) ?? []),
   };
   await tx.rows(sql`
