@@ -7,7 +7,7 @@ import type { Client, Json, TestService, TestTenant } from './service.ts';
 export const PASSWORD = 'a password of the tests';
 let emails = 0;
 
-export const newEmail = (): string => `person${++emails}@example.com`;
+export const newEmail = (): string => `member${++emails}@example.com`;
 
 /** Adds a user, a member with a new address unless `input` says otherwise; resolves to the user. */
 export async function addUser(tenant: Client, input: Record<string, unknown> = {}): Promise<Json> {
