@@ -189,6 +189,8 @@ test('migrations rename, retype and drop columns in order, keep the values, and 
     where t.id = ${tenant.id}::uuid`);
   expect(row).toEqual({ heading: 'kept', schema_version: latest() + 2 });
   expect(await columns(tenant)).toEqual(await required(app));
+  // Other files of this process may have left tenants with faults, which count too.
+  await repairSchemas(app);
   await runInSchema(service, tenant, 'alter table documents drop column heading; drop table users');
   expect(await repairSchemas(app)).toEqual({ fixed: 1, errors: [] });
   expect(await columns(tenant)).toEqual(await required(app));
