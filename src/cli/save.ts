@@ -1,6 +1,6 @@
 // Saves a download as a file. The file appears under its name only when it is complete: an aborted download leaves nothing that
-// looks complete. Links are followed; anything but a regular file, such as a device or a pipe, is written to directly. Nobody may
-// do more with the new file than with the one that it replaces. Sizes are bytes.
+// looks complete. Links are followed; anything but a regular file, such as a device or a pipe, is written to directly. The new
+// file has no permission that the file it replaces did not have. Sizes are bytes.
 // Failures: those of the disk and of the connection; what was written so far is removed.
 import { createWriteStream } from 'node:fs';
 import { realpath, rename, rm, stat } from 'node:fs/promises';

@@ -22,7 +22,7 @@ export interface AccessScope {
   /** The names that the caller may use in filters and sort keys. */
   readonly names: Names;
   isVisible(field: Field): boolean;
-  /** Whether the caller may read records of the entity: it may have the right to write only. */
+  /** Whether the caller may read records of the entity; false for a caller that may only write. */
   readonly isReadable: boolean;
   /** True for tenant admins: nothing is hidden, and no change of roles will hide anything. */
   isUnlimited: boolean;

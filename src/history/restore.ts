@@ -138,7 +138,7 @@ async function imageOf(restore: Restore): Promise<{ data: SlotValues; at: string
   return { data: event.row.data, at: event.at };
 }
 
-/** Whether the event's image was among the caller's rows at its time. An erased image has no values that could tell. */
+/** Whether the event's image was among the caller's rows at its time. An erased image has no values left that show it. */
 async function wasSeen({ writing, scope }: Restore, { row, at, erased }: FeedEvent): Promise<boolean> {
   const { catalog, caller, evaluator } = writing;
   const { rowFilter } = accessScopeOf(catalog, caller, scope.entity, new Date(at));

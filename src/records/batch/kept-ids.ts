@@ -45,7 +45,7 @@ async function readPast(
     from platform.events as e
     where e.record_id = any(${[...ids]}::uuid[]) and e.tenant_id::text = ${entity.tenantId} and e.version is not null
     group by e.record_id`);
-  // Nobody can tell whether an erased record was among the caller's rows.
+  // An erased record has no values left that show whether it was among the caller's rows.
   const isErasureTold = readsEveryRow(caller, entity);
   return new Map(
     rows.map(({ id, version, is_other: isOther, is_erased: isErased }) => {

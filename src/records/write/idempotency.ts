@@ -33,7 +33,7 @@ interface StoredResponse {
 /** The field that each key of a response named: by now the key may name another field. */
 interface AnswerNames {
   entityId: string;
-  /** Whether the caller could read by then; if not, the response has only what it had written. Absent in earlier versions. */
+  /** Whether the caller could read when it wrote; if not, the response has only what it wrote. Absent in responses of earlier versions. */
   isOfReader?: boolean;
   slots: Readonly<Record<string, string>>;
 }

@@ -1,6 +1,6 @@
 // Counts the messages in what a Postgres server sends, in chunks that may begin and end anywhere in a message: a byte for the kind, then
 // the length with its own four bytes. Source: https://www.postgresql.org/docs/15/protocol-message-formats.html.
-// What is not such messages, as over TLS, counts as a few long ones.
+// Other bytes, such as those of TLS, count as a few long messages.
 // Contract: neighbours#fair-shares.
 
 const HEADER_BYTES = 5;
